@@ -1,5 +1,4 @@
 # Everything a person types: `make demo` and `make test` first. Each target makes the environment it needs, once.
-SHELL := /bin/bash
 PYTHON ?= python3
 PY := .venv/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
@@ -7,19 +6,26 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.t
 export TMPDIR := $(shell if [ -w "$${TMPDIR:-/tmp}" ]; then echo "$${TMPDIR:-/tmp}"; else mkdir -p .tmp && echo "$(CURDIR)/.tmp"; fi)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint format bench docs clean
+.PHONY: help demo test test-slow lint format bench docs pictures clean
+.NOTPARALLEL: # two installs at once into one environment would break it
 
 help: ## list what can be made
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
+# The stamp holds the clone's folder: an environment that was moved or copied along would import the other clone's source.
+ifneq ($(shell cat .venv/.base 2>/dev/null),$(shell pwd -P))
+.PHONY: .venv/.base
+endif
+
+# A stamp is written last, so an interrupted or failed install is taken up again. So is a half-made environment (no pip in it).
 .venv/.base: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("Continua needs Python 3.11 or newer, and this is %d.%d. Try: make PYTHON=python3.11 ..." % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
 	@echo "Installing Continua into .venv (a few minutes the first time) ..."
-	$(PYTHON) -c 'import sys; sys.exit("Continua needs Python 3.11 or newer; this is %d.%d. Try: make PYTHON=python3.11 ..." % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
-	test -x $(PY) || $(PYTHON) -m venv .venv
+	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 	$(PIP) -e .
-	@touch $@
+	@pwd -P > $@
 
-# One file per extra marks that it is installed: .venv/.test, .venv/.docs, ...
+# One stamp per extra: .venv/.test, .venv/.docs, ...
 .venv/.%: .venv/.base
 	$(PIP) -e '.[$*]'
 	@touch $@
@@ -30,10 +36,12 @@ demo: .venv/.base ## run the main job on the embedded data set
 test: .venv/.test ## the test suite (under 10 minutes on two cores)
 	$(PY) -m pytest -n 2 -m 'not slow'
 
+# pytest answers 5 when it found nothing to run: right only as long as no test is marked slow.
 test-slow: .venv/.test ## what takes longer (under 30 minutes)
-	$(PY) -m pytest -n 2 -m slow
+	$(PY) -m pytest -n 2 -m slow || { status=$$?; \
+	  [ $$status -eq 5 ] && ! grep -rq 'mark\.slow' tests --include='*.py' && echo "No test is marked slow yet." || exit $$status; }
 
-lint: .venv/.lint .venv/.test ## formatting, lint rules and types
+lint: .venv/.lint ## formatting, lint rules and types
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m basedpyright
@@ -43,11 +51,14 @@ format: .venv/.lint ## rewrite files in the project's format
 	$(PY) -m ruff check --fix .
 
 bench: .venv/.bench ## side-by-side timings against peers (idle machine, several minutes)
-	@for script in benchmarks/*.py; do case "$$(basename "$$script")" in _*) ;; *) echo "== $$script"; $(PY) "$$script" || exit 1;; esac; done
+	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(PY) "$$script" || exit 1; done
 
 docs: .venv/.docs ## build the documentation into site/
 	$(PY) -m mkdocs build --strict --quiet
 	@echo "open site/index.html"
+
+pictures: .venv/.docs ## draw the pictures of the README and the documentation again
+	@for script in docs/pictures/[a-z]*.py; do $(PY) "$$script" || exit 1; done
 
 clean: ## remove the environment and everything built (runs/ stays)
 	rm -rf .venv .tmp site build dist .pytest_cache .ruff_cache .hypothesis
