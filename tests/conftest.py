@@ -27,7 +27,9 @@ DTYPES = ["float32", "float64"]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--device", default="all", choices=["all", "cpu", "cuda"], help="devices for tests that take `device`")
-    parser.addoption("--dtype", default="all", choices=["all", *DTYPES, "bfloat16", "float16"], help="number types for tests that take `dtype`")
+    parser.addoption(
+        "--dtype", default="all", choices=["all", *DTYPES, "bfloat16", "float16"], help="number types for tests that take `dtype`"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -50,5 +52,5 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def fixed_seed() -> None:
     """The same random numbers whichever tests ran before, in whichever worker."""
     random.seed(0)
-    np.random.seed(0)  # noqa: NPY002: some libraries still draw from the global state
+    np.random.seed(0)  # noqa: NPY002 - some libraries still draw from the global state
     torch.manual_seed(0)

@@ -1,0 +1,293 @@
+"""The rules of the house: who imports whom, which names are public, what `import continua` costs, one version, honest links."""
+
+import ast
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "continua"
+INVENTORY = Path(__file__).with_name("api.txt")
+INVENTORY_HEAD = "# Every public name. After a change on purpose, write this file again: .venv/bin/python tests/test_house.py\n"
+
+# Who may import whom. `errors` is open to all; `cli` and the package's own `__init__` may import everything.
+BELOW = {
+    "ode": set(),
+    "filters": {"ode"},
+    "blocks": {"filters", "ode"},
+    "models": {"blocks", "filters", "ode"},
+    "data": set(),
+    "report": set(),
+    "train": {"models", "data", "report"},
+    "analysis": {"models", "data"},
+    "studies": {"train", "analysis", "report"},
+    "explore": {"models", "data", "analysis", "report"},
+    "recipes": set(),
+    "errors": set(),
+    "__main__": {"cli"},
+}
+OPEN_TO_ALL = {"errors"}
+MAY_IMPORT_ALL = {"__init__", "cli"}
+
+
+# --- who imports whom -------------------------------------------------------------------------------------------------
+
+
+def room_of(module: str) -> str:
+    """`continua.ode.solve` -> `ode`; the package itself -> `__init__`."""
+    return [*module.split("."), "__init__"][1]
+
+
+def imported_modules(tree: ast.AST, package: str) -> Iterator[tuple[int, str]]:
+    """Line and full name of each module a file of `package` imports: at the top, inside functions, by string."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parents = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            source = ".".join([*parents, *([node.module] if node.module else [])])
+            # `from continua import x` reaches either the room x or a name of the package itself.
+            rooms = BELOW.keys() | MAY_IMPORT_ALL if source == "continua" else set()
+            yield from ((node.lineno, f"{source}.{alias.name}" if alias.name in rooms else source) for alias in node.names)
+        elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called in {"import_module", "__import__"} and isinstance(node.args[0].value, str):
+                name = node.args[0].value
+                yield node.lineno, f"continua{name}" if name.startswith(".") else name
+
+
+def wrong_imports(code: str, file: str) -> list[str]:
+    """What `file` (relative to src/continua) imports against the rules, one line of text for each."""
+    parts = Path(file).with_suffix("").parts
+    room, package = parts[0], ".".join(["continua", *parts[:-1]])
+    if room in MAY_IMPORT_ALL:
+        return []
+    if room not in BELOW:
+        return [f"{file}: the house has no room {room!r}"]
+    allowed = BELOW[room] | OPEN_TO_ALL | {room}
+    wrong = []
+    for line, module in imported_modules(ast.parse(code), package):
+        if module.split(".")[0] == "continua" and room_of(module) not in allowed:
+            wrong.append(f"{file}:{line}: {room} may not import {module}")
+    return wrong
+
+
+def test_rooms_import_only_downwards() -> None:
+    wrong = [line for path in sources() for line in wrong_imports(path.read_text("utf-8"), path.relative_to(SOURCE).as_posix())]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("file", "code"),
+    [
+        ("ode/solve.py", "import continua.filters"),
+        ("ode/solve.py", "import torch, continua.filters.njet as njet"),
+        ("ode/solve.py", "from continua.filters import NJet"),
+        ("ode/solve.py", "from continua import filters"),
+        ("ode/solve.py", "from continua import ContinuaError"),
+        ("ode/solve.py", "import continua"),
+        ("ode/solve.py", "from ..filters import NJet"),
+        ("ode/solve.py", "from .. import filters"),
+        ("ode/deep/er.py", "from ...filters.njet import NJet"),
+        ("ode/__init__.py", "from ..cli import main"),
+        ("filters/njet.py", "def late():\n    if True:\n        from continua.blocks import OdeBlock"),
+        ("filters/njet.py", "import importlib\nimportlib.import_module('continua.models')"),
+        ("data/cifar.py", "from continua.report import table"),
+        ("report/table.py", "from continua.data import DataSet"),
+        ("train/loop.py", "from continua.studies import run"),
+        ("analysis/steps.py", "from continua.train import Run"),
+        ("errors.py", "from continua.ode import solve"),
+        ("helpers.py", "import torch"),
+    ],
+)
+def test_the_import_check_sees_a_wrong_import(file: str, code: str) -> None:
+    assert len(wrong_imports(code, file)) == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "code"),
+    [
+        ("ode/solve.py", "from continua.errors import SolverError\nfrom continua.ode.tableau import DOPRI5"),
+        ("ode/solve.py", "from .tableau import DOPRI5\nfrom . import control\nfrom ..errors import SolverError"),
+        ("ode/__init__.py", "from .solve import solve"),
+        ("filters/njet.py", "from continua import ode, errors\nimport torch"),
+        ("data/cifar.py", "import continuation\nfrom numpy import ode"),
+        ("cli.py", "from continua.studies import run"),
+        ("__init__.py", "from continua.models import create_model"),
+    ],
+)
+def test_the_import_check_lets_a_right_import_pass(file: str, code: str) -> None:
+    assert wrong_imports(code, file) == []
+
+
+def test_import_continua_leaves_the_heavy_modules_alone() -> None:
+    heavy = ["matplotlib", "plotly", "sklearn", "lightning", "streamlit", "PIL"]
+    code = f"import sys, continua; print(*[name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+# --- public names -----------------------------------------------------------------------------------------------------
+
+
+def public_modules() -> list[str]:
+    """The package and each of its rooms that is there."""
+    return ["continua", *(f"continua.{path.parent.name}" for path in sorted(SOURCE.glob("*/__init__.py")))]
+
+
+def public_names() -> list[str]:
+    return [f"{module}.{name}" for module in public_modules() for name in sorted(importlib.import_module(module).__all__)]
+
+
+def test_every_room_is_a_package() -> None:
+    loose = {path.parent.name for path in SOURCE.glob("*/*.py")} - {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    assert not loose, f"no __init__.py in {sorted(loose)}"
+
+
+@pytest.mark.parametrize("module", public_modules())
+def test_a_room_says_what_is_public(module: str) -> None:
+    names = importlib.import_module(module).__all__
+    assert list(names) == list(dict.fromkeys(names)), "a name is there twice"
+    assert all(hasattr(importlib.import_module(module), name) for name in names)
+
+
+def test_public_names_are_the_inventory() -> None:
+    written = INVENTORY.read_text("utf-8")
+    assert written == INVENTORY_HEAD + "".join(f"{name}\n" for name in public_names()), f"see the first line of {INVENTORY.name}"
+
+
+def own_docstring(thing: object) -> str:
+    """What someone wrote: not a parent's docstring, not the signature a dataclass makes up."""
+    text = (vars(thing).get("__doc__") if inspect.isclass(thing) else getattr(thing, "__doc__", None)) or ""
+    return "" if inspect.isclass(thing) and text.startswith(f"{thing.__name__}(") else text.strip()
+
+
+def test_every_public_name_has_a_docstring() -> None:
+    things = {name: getattr(importlib.import_module(name.rpartition(".")[0]), name.rpartition(".")[2]) for name in public_names()}
+    bare = [name for name, thing in things.items() if (inspect.isroutine(thing) or inspect.isclass(thing)) and not own_docstring(thing)]
+    assert not bare, f"no docstring: {bare}"
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def sources() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def project_files() -> list[Path]:
+    """Every file that belongs to the project: what git knows, or else everything that is not hidden or built."""
+    git = subprocess.run(["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"], capture_output=True)
+    if git.returncode == 0 and git.stdout:
+        return [path for name in sorted(git.stdout.decode().strip("\0").split("\0")) if (path := ROOT / name).is_file()]
+    return [path for folder in ("src", "tests", "docs", "benchmarks") for path in sorted((ROOT / folder).rglob("*")) if path.is_file()]
+
+
+def texts() -> Iterator[tuple[Path, str]]:
+    for path in project_files():
+        try:
+            yield path, path.read_text("utf-8")
+        except UnicodeDecodeError:
+            continue
+
+
+def test_every_source_file_says_what_it_is() -> None:
+    bare = [path.relative_to(ROOT).as_posix() for path in sources() if not ast.get_docstring(ast.parse(path.read_text("utf-8")))]
+    assert not bare, f"no module docstring: {bare}"
+
+
+# A folder of somebody's machine, not the path part of an address such as https://example.org/home/page.
+MACHINE_PATH = re.compile(r"(?<![\w.~>)\]}-])(?:/(?:home|root|Users|opt|work|mnt|srv|scratch)/\w|[A-Z]:\\+Users\\)")
+
+
+def test_no_file_names_a_folder_of_someones_machine() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}"
+        for path, text in texts()
+        for number, line in enumerate(text.splitlines(), 1)
+        if MACHINE_PATH.search(line)
+    ]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("line", "seen"),
+    [
+        ("open('" + "/home" + "/ann/data.bin')", True),
+        ("see " + "/opt" + "/wheels", True),
+        ("C:" + "\\Users\\ann", True),
+        ("https://example.org/home/page", False),
+        ("docs/work/flow.md", False),
+        ("~/.cache/continua", False),
+    ],
+)
+def test_the_path_check_knows_a_machine_path(line: str, seen: bool) -> None:
+    assert bool(MACHINE_PATH.search(line)) is seen
+
+
+def headings(markdown: str) -> set[str]:
+    """The anchors that the headings of a page make."""
+    titles = re.findall(r"^#{1,6} +(.+?) *$", re.sub(r"^```.*?^```", "", markdown, flags=re.M | re.S), flags=re.M)
+    return {re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", title.lower()).strip()) for title in titles}
+
+
+def broken_links(page: Path) -> list[str]:
+    """Links and pictures of a page that point at no file of the project, or at no heading of it."""
+    prose = re.sub(r"^```.*?^```|`[^`\n]*`", "", page.read_text("utf-8"), flags=re.M | re.S)
+    targets = re.findall(r"\]\(([^)\s]+)[^)]*\)", prose) + re.findall(r"(?:src|srcset|href)=\"([^\"]+)\"", prose)
+    broken = []
+    for target in targets:
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (page.parent / name) if name else page
+        if not file.exists() or (anchor and file.suffix == ".md" and anchor not in headings(file.read_text("utf-8"))):
+            broken.append(f"{page.relative_to(ROOT) if page.is_relative_to(ROOT) else page.name}: {target}")
+    return broken
+
+
+def test_links_lead_somewhere() -> None:
+    broken = [line for path in project_files() if path.suffix == ".md" for line in broken_links(path)]
+    assert not broken, "\n".join(broken)
+
+
+def test_the_link_check_sees_a_broken_link(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        '# One title\n[here](#one-title) [gone](gone.md) [not](#two) <img src="gone.svg"> [far](https://example.org) `[code](x)`\n'
+    )
+    assert [line.split(": ")[1] for line in broken_links(page)] == ["gone.md", "#two", "gone.svg"]
+
+
+# --- one version ------------------------------------------------------------------------------------------------------
+
+
+def test_there_is_one_version_number() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    told = subprocess.run([sys.executable, "-m", "continua", "--version"], capture_output=True, text=True, check=True).stdout.split()
+    cited = re.search(r"^version: *\"?([^\s\"]+)", (ROOT / "CITATION.cff").read_text("utf-8"), flags=re.M)
+    changed = re.search(r"^## \[(\d[^\]]*)\]", (ROOT / "CHANGELOG.md").read_text("utf-8"), flags=re.M)
+    assert cited is not None
+    assert changed is not None
+    everywhere = {
+        "pyproject.toml": declared,
+        "the installed package": version("continua"),
+        "continua.__version__": importlib.import_module("continua").__version__,
+        "continua --version": told[-1],
+        "CITATION.cff": cited[1],
+        "CHANGELOG.md": changed[1],
+    }
+    assert set(everywhere.values()) == {declared}, everywhere
+
+
+if __name__ == "__main__":
+    INVENTORY.write_text(INVENTORY_HEAD + "".join(f"{name}\n" for name in public_names()), "utf-8")
+    print(f"wrote {INVENTORY}")
