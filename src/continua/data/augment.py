@@ -1,0 +1,142 @@
+"""From uint8 batches to the floats a network sees: what is varied at random, and how it is normalised."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float32, Int64, UInt8
+from torch import Tensor
+
+from continua.data import colour
+from continua.data.crop import ResizedCrop, crop_and_resize, shift_and_flip
+from continua.data.random import Draws, Stream
+from continua.errors import ConfigError, DataError
+
+# Principal components of the colours of ImageNet's training images, in [0, 1], as distributed with many recipes.
+IMAGENET_EIGENVALUES = (0.2175, 0.0188, 0.0045)
+IMAGENET_EIGENVECTORS = ((-0.5675, -0.5808, -0.5836), (0.7192, -0.0045, -0.6948), (0.4009, -0.8140, 0.4203))
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """What happens to an image on its way to the network. All of it off: only scaled to [0, 1].
+
+    In this order:
+
+    1. `resized_crop`: a random rectangle, resized to the image's size (image folders do this while decoding);
+       or `crop_padding` = p: a window of the image's size at random in the image padded by p zeros on each side.
+    2. `brightness`, `contrast`, `saturation` = s: a factor uniform in [1 − s, 1 + s] (from 0 if s > 1) each, in random order.
+    3. `hue` = s: the hue turned by a share of the circle uniform in [−s, s] (at most 0.5).
+    4. `pca` = s: noise along the principal components of colour, strengths normal with standard deviation s.
+    5. `flip`: mirrored left to right, every other image on average.
+    6. divided by 255, then minus `mean`, divided by `std`, per channel, where given.
+
+    A flip commutes with steps 2 to 4, and flip-then-crop has the same distribution as crop-then-flip, as the window's
+    position is symmetric: so this one order serves every paper. Numbers depend on (seed, epoch, sample index) only.
+    """
+
+    crop_padding: int = 0
+    flip: bool = False
+    resized_crop: ResizedCrop | None = None
+    brightness: float = 0.0
+    contrast: float = 0.0
+    saturation: float = 0.0
+    hue: float = 0.0
+    pca: float = 0.0
+    pca_eigenvalues: tuple[float, ...] = IMAGENET_EIGENVALUES
+    pca_eigenvectors: tuple[tuple[float, ...], ...] = IMAGENET_EIGENVECTORS
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("mean", "std", "pca_eigenvalues"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, tuple(map(float, getattr(self, name))))
+        object.__setattr__(self, "pca_eigenvectors", tuple(map(tuple, self.pca_eigenvectors)))
+        self._check()
+
+    def _check(self) -> None:
+        for name in ("crop_padding", "brightness", "contrast", "saturation", "hue", "pca"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"augmentation: {name} is {getattr(self, name)}; expected 0 (off) or more")
+        if self.hue > 0.5:
+            raise ConfigError(f"augmentation: hue is {self.hue}; expected at most 0.5, half a turn either way")
+        if self.crop_padding and self.resized_crop:
+            raise ConfigError("augmentation: crop_padding and resized_crop are both set; choose one way to crop")
+        if (self.mean is None) != (self.std is None):
+            raise ConfigError(f"augmentation: mean is {self.mean} and std is {self.std}; give both or neither")
+        if self.std is not None and (len(self.std) != len(self.mean or ()) or min(self.std) <= 0):
+            raise ConfigError(f"augmentation: mean {self.mean} and std {self.std}; expected as many of each, std above 0")
+        if len(self.pca_eigenvalues) != 3 or [len(vector) for vector in self.pca_eigenvectors] != [3, 3, 3]:
+            raise ConfigError("augmentation: PCA noise needs three eigenvalues and three eigenvectors of three numbers each")
+
+    def evaluation(self) -> "Augmentation":
+        """The same normalisation and nothing random: what test images get."""
+        return Augmentation(mean=self.mean, std=self.std)
+
+    def after_decoding(self) -> "Augmentation":
+        """What is left to do when the resized crop was taken while decoding."""
+        return replace(self, resized_crop=None)
+
+    def apply(
+        self, images: UInt8[Tensor, "n channels height width"], seed: int, epoch: int, indices: Int64[Tensor, "n"]
+    ) -> Float32[Tensor, "n channels height width"]:
+        """The batch as this (seed, epoch) sees it; `indices` are the images' places in their split."""
+        self._check_batch(images, indices)
+        draws = Draws(seed, epoch, indices.to(images.device))
+        if self.resized_crop:
+            images = crop_and_resize(images, self.resized_crop.boxes(draws, *images.shape[-2:]))
+        return self._normalise(self._colour(self._shift_and_flip(images, draws), draws))
+
+    def _check_batch(self, images: Tensor, indices: Tensor) -> None:
+        shape = tuple(images.shape)
+        if images.dtype != torch.uint8 or images.ndim != 4:
+            raise DataError(
+                f"augmentation: got {images.dtype} of shape {shape}; expected torch.uint8 of shape (n, channels, height, width)"
+            )
+        if indices.shape != shape[:1]:
+            raise DataError(
+                f"augmentation: got {shape[0]} images with indices of shape {tuple(indices.shape)}; expected one index per image"
+            )
+        if self.crop_padding >= min(shape[-2:]):
+            raise ConfigError(
+                f"augmentation: crop_padding {self.crop_padding} on images of {shape[-2]}×{shape[-1]} could crop nothing but padding; "
+                "make it smaller than the images"
+            )
+        if shape[1] != 3 and (self.saturation or self.hue or self.pca):
+            raise ConfigError(f"augmentation: saturation, hue and pca need 3 colour channels, the images have {shape[1]}; set them to 0")
+        if self.mean is not None and len(self.mean) not in (1, shape[1]):
+            raise ConfigError(f"augmentation: mean and std have {len(self.mean)} values, the images {shape[1]} channels")
+
+    def _shift_and_flip(self, images: Tensor, draws: Draws) -> Tensor:
+        mirrored = draws.uniform(Stream.FLIP)[:, 0] < 0.5 if self.flip else None
+        if self.crop_padding:
+            positions = 2 * self.crop_padding + 1
+            rows, columns = (draws.integers(stream, positions) for stream in (Stream.CROP_ROW, Stream.CROP_COLUMN))
+            if mirrored is None:
+                mirrored = torch.zeros_like(rows, dtype=torch.bool)
+            return shift_and_flip(images, rows, columns, mirrored, self.crop_padding)
+        if mirrored is not None:
+            return torch.where(mirrored[:, None, None, None], images.flip(-1), images)
+        return images
+
+    def _colour(self, images: Tensor, draws: Draws) -> Float32[Tensor, "n channels height width"]:
+        images = images.float()
+        strengths = ((Stream.BRIGHTNESS, self.brightness), (Stream.CONTRAST, self.contrast), (Stream.SATURATION, self.saturation))
+        factors = [draws.between(stream, max(0.0, 1 - s), 1 + s) if s else None for stream, s in strengths]
+        kinds = sum(factor is not None for factor in factors)
+        if kinds:
+            order = draws.bits(Stream.COLOUR_ORDER, lanes=kinds).argsort(stable=True, dim=1)
+            images = colour.distort(images, factors[0], factors[1], factors[2], order)
+        if self.hue:
+            images = colour.rotate_hue(images, draws.between(Stream.HUE, -self.hue, self.hue))
+        if self.pca:
+            strength = self.pca * draws.normal(Stream.PCA_RADIUS, Stream.PCA_ANGLE, lanes=3)
+            images = colour.add_pca_noise(images, strength, self.pca_eigenvalues, self.pca_eigenvectors)
+        return images
+
+    def _normalise(self, images: Float32[Tensor, "n channels height width"]) -> Float32[Tensor, "n channels height width"]:
+        images = images.div_(255)
+        if self.mean is not None and self.std is not None:
+            mean, std = (images.new_tensor(values)[:, None, None] for values in (self.mean, self.std))
+            images = images.sub_(mean).div_(std)
+        return images
