@@ -54,7 +54,7 @@ bench: .venv/.bench ## side-by-side timings against peers (idle machine, several
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(PY) "$$script" || exit 1; done
 
 docs: .venv/.docs ## build the documentation into site/
-	$(PY) -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 	@echo "open site/index.html"
 
 pictures: .venv/.docs ## draw the pictures of the README and the documentation again

@@ -11,7 +11,7 @@ from jaxtyping import install_import_hook
 
 # Rooms whose shape annotations are checked at every call. This must run before the rooms are first imported.
 SHAPE_CHECKED = ["continua.data", "continua.filters"]
-install_import_hook(SHAPE_CHECKED, "beartype.beartype")
+install_import_hook(SHAPE_CHECKED, "shapes.check")
 
 # A failing example of a property is printed as a line that replays it; in CI the examples are the same every time.
 settings.register_profile("local", deadline=None, print_blob=True)

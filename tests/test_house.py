@@ -12,6 +12,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import torch
+from jaxtyping import TypeCheckError
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "continua"
@@ -133,6 +135,14 @@ def test_import_continua_leaves_the_heavy_modules_alone() -> None:
     code = f"import sys, continua; print(*[name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_wrong_shapes_are_caught_while_tests_run() -> None:
+    from continua.data.colour import greyscale
+
+    assert greyscale(torch.zeros(2, 3, 4, 4)).shape == (2, 1, 4, 4)
+    with pytest.raises(TypeCheckError):
+        greyscale(torch.zeros(3, 4, 4))
 
 
 # --- public names -----------------------------------------------------------------------------------------------------
