@@ -1,12 +1,17 @@
 """One command, `continua`. Rooms are imported only when their subcommand runs, so that help answers at once."""
 
+import os
 import sys
+from argparse import ArgumentError
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import cast
 
 from jsonargparse import ArgumentParser, Namespace
 
-from continua.errors import ContinuaError
+from continua.errors import ConfigError, ContinuaError, DataError
+
+Action = Callable[[Namespace], None]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -16,14 +21,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not words:
         parser.print_help()
         return 0
-    options = parser.parse_args(words)
     try:
-        action, arguments = _chosen(options, actions)
+        action, arguments = _chosen(parser.parse_args(words), actions)
         action(arguments)
-    except ContinuaError as error:
-        if options.debug:
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (ContinuaError, ArgumentError, OSError) as error:
+        if "--debug" in words:
             raise
-        print(f"continua: {error}", file=sys.stderr)
+        print(f"continua: {' '.join(str(error).splitlines())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("continua: interrupted", file=sys.stderr)
@@ -31,22 +39,49 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-Action = Callable[[Namespace], None]
+def _command(description: str) -> ArgumentParser:
+    parser = ArgumentParser(prog="continua", description=description, exit_on_error=False)
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    return parser
 
 
 def _parser() -> tuple[ArgumentParser, dict[str, Action]]:
-    parser = ArgumentParser(prog="continua", description="Neural networks that are continuous in space, depth and weight.")
+    parser = _command("Neural networks that are continuous in space, depth and weight.")
     parser.add_argument("--version", action="version", version=f"continua {_version()}", help="print the version and exit")
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     commands = parser.add_subcommands(dest="command", metavar="COMMAND")
     actions: dict[str, Action] = {}
 
-    demo = ArgumentParser(description="Run the main job on the embedded data set and write what it made.")
+    demo = _command("Run the main job on the embedded data set and write what it made.")
     demo.add_argument("--out", type=Path, default=Path("runs/demo"), help="folder for the results")
     commands.add_subcommand("demo", demo, help="run the main job on the embedded data set")
     actions["demo"] = _demo
 
+    data = _command("Data sets: what is known, what is here, whether it is right.")
+    commands.add_subcommand("data", data, help="list, fetch and check data sets")
+    actions |= _add_data_commands(data)
     return parser, actions
+
+
+def _add_data_commands(data: ArgumentParser) -> dict[str, Action]:
+    commands = data.add_subcommands(dest="command", metavar="COMMAND")
+
+    listing = _command("Every known data set: whether it is here, where, and its size.")
+    fetching = _command("Download a data set, resuming where an earlier attempt stopped, and verify it.")
+    checking = _command("Compare a data set on disk with the official one: checksums, shapes, images per class.")
+    for parser in (fetching, checking):
+        parser.add_argument("name", metavar="NAME", type=str, help="a name from `continua data list`")
+    for parser in (listing, fetching, checking):
+        parser.add_argument(
+            "--data-dir", type=Path | None, default=None, help="folder of all data sets (else CONTINUA_DATA, else the user's cache)"
+        )
+    fetching.add_argument("--layout", type=str | None, default=None, help="which official layout (cifar10, cifar100: python or binary)")
+    fetching.add_argument("--mirror", type=str | None, default=None, help="address of a folder to try before the official ones")
+    fetching.add_argument("--timeout", type=float, default=30.0, help="seconds to wait for a silent server")
+
+    commands.add_subcommand("list", listing, help="what is known, what is here, where, its size")
+    commands.add_subcommand("fetch", fetching, help="download and verify a data set")
+    commands.add_subcommand("check", checking, help="compare a data set on disk with the official one")
+    return {"data list": _data_list, "data fetch": _data_fetch, "data check": _data_check}
 
 
 def _chosen(options: Namespace, actions: dict[str, Action]) -> tuple[Action, Namespace]:
@@ -63,5 +98,90 @@ def _version() -> str:
     return version("continua")
 
 
+def _data_list(options: Namespace) -> None:
+    from continua.data.catalogue import CATALOGUE
+    from continua.data.folder import data_folder
+    from continua.data.presence import presence
+    from continua.report import show_table, size_text
+
+    root = data_folder(options.data_dir)
+    rows = []
+    for known in CATALOGUE.values():
+        found = presence(known, root)
+        size = size_text(found.size) if found.size else f"({size_text(found.download)} to fetch)" if found.download else ""
+        images = " + ".join(f"{sum(counts):,}" for counts in known.counts.values())
+        shape = "×".join(map(str, known.shape))
+        rows.append((known.name, images, len(known.counts["train"]), shape, found.where(root), size))
+    show_table(f"data sets in {root}", ("name", "images", "classes", "shape", "here", "size"), rows)
+
+
+def _data_fetch(options: Namespace) -> None:
+    from continua.data.catalogue import find
+    from continua.data.fetch import Patience, fetch
+    from continua.data.folder import data_folder
+    from continua.data.presence import presence
+    from continua.data.sources import REMOTES
+
+    known, root = find(options.name), data_folder(options.data_dir)
+    layouts = REMOTES.get(known.name, {})
+    if options.layout is not None and options.layout not in layouts:
+        raise ConfigError(f"{known.name} has no layout {options.layout!r}; it has {', '.join(layouts) or 'none: it is embedded'}")
+    found = presence(known, root)
+    if not layouts or (found.state == "yes" and options.layout is None):
+        print(f"{known.name} is here already: {found.folder}")
+        return
+    remotes = layouts[options.layout or next(iter(layouts))]
+    mirrors = (options.mirror,) if options.mirror else ()
+    for path in fetch(remotes, root, mirrors, Patience(timeout=options.timeout)):
+        print(f"fetched {path}")
+    print(f"`continua data check {known.name}` looks inside.")
+
+
+def _data_check(options: Namespace) -> None:
+    from continua.data.catalogue import find
+    from continua.data.check import check
+    from continua.data.folder import data_folder
+    from continua.report import show_table, size_text
+
+    known = find(options.name)
+    found = check(known, data_folder(options.data_dir))
+    verdict = {True: "official", False: "WRONG", None: "none published"}
+    if found.files:
+        rows = [(file.path.name, size_text(file.size), verdict[file.official]) for file in found.files]
+        show_table(f"{found.name}: files in {found.folder}", ("file", "size", "checksum"), rows)
+    if found.splits:
+        rows = []
+        for split in found.splits:
+            least, most = min(split.counts), max(split.counts)
+            each = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+            means = ", ".join(f"{mean:.4f}" for mean in split.means)
+            rows.append((split.split, sum(split.counts), len(split.counts), each, "×".join(map(str, split.shape)), means))
+        show_table(f"{found.name}: images", ("split", "images", "classes", "per class", "shape", "channel means"), rows)
+    for split in found.absent:
+        print(f"this copy has no {split} split")
+    if found.problems:
+        more = f" (and {len(found.problems) - 1} more)" if len(found.problems) > 1 else ""
+        raise DataError(found.problems[0] + more)
+    print(f"{found.name}: all right")
+
+
 def _demo(options: Namespace) -> None:
-    raise ContinuaError("the demo is not here yet")
+    from continua.data import MemorySplit, load
+    from continua.data.progress import progress_bar
+    from continua.report import contact_sheet, show_table
+
+    with progress_bar("loading the embedded digits", 2) as advance:
+        digits = load("digits32")
+        advance(1)
+        train = cast(MemorySplit, digits["train"])
+        sheet = contact_sheet(
+            options.out / "digits.png",
+            train.images.numpy(),
+            train.labels.numpy(),
+            digits.classes,
+            title=f"digits32: the first 16 of each class in train ({len(train):,} images)",
+        )
+        advance(1)
+    rows = [(split, len(part), *part.labels.bincount(minlength=len(digits.classes)).tolist()) for split, part in digits.splits.items()]
+    show_table("digits32: images per class", ("split", "images", *digits.classes), rows)
+    print(f"made {sheet}: a contact sheet of the embedded data set")

@@ -1,0 +1,95 @@
+"""The data sets known by name, and `load`, which everything else calls."""
+
+import difflib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from continua.data.cifar import CIFAR10, CIFAR100
+from continua.data.dataset import DataSet
+from continua.data.digits import DIGITS, DIGITS32
+from continua.data.folder import data_folder
+from continua.data.idx import FASHION_MNIST, MNIST
+from continua.data.sources import REMOTES
+from continua.data.subset import hold_out, take_per_class
+from continua.data.tiny_imagenet import TINY_IMAGENET_200
+from continua.errors import ConfigError
+
+
+class Known(Protocol):
+    """A data set the catalogue knows: what it should contain, where it is and how to read it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, int, int]: ...
+    @property
+    def counts(self) -> Mapping[str, tuple[int, ...]]:
+        """Images of each class, for every split."""
+        ...
+
+    def locate(self, root: Path) -> Path | None:
+        """The folder its files are in."""
+        ...
+
+    def missing(self, folder: Path) -> list[str]:
+        """What should be in that folder and is not."""
+        ...
+
+    def official_files(self, folder: Path) -> Iterator[Path]:
+        """The files that can be compared with a published checksum."""
+        ...
+
+    def load(self, root: Path, remedy: str, splits: Iterable[str] | None = None) -> DataSet:
+        """Read it. `remedy` ends every error message: what the reader can do about it."""
+        ...
+
+
+CATALOGUE: dict[str, Known] = {
+    known.name: known for known in (DIGITS, DIGITS32, CIFAR10, CIFAR100, MNIST, FASHION_MNIST, TINY_IMAGENET_200)
+}
+
+
+def find(name: str) -> Known:
+    """The set of this name, or an error that suggests the nearest."""
+    if name in CATALOGUE:
+        return CATALOGUE[name]
+    near = difflib.get_close_matches(name.lower().replace("-", "_"), CATALOGUE, n=1, cutoff=0.5)
+    suggestion = f"did you mean {near[0]!r}? " if near else ""
+    raise ConfigError(f"no data set is called {name!r}; {suggestion}Known: {', '.join(CATALOGUE)}")
+
+
+def remedy(known: Known) -> str:
+    """What to do when the files of a set are missing or wrong."""
+    if known.name not in REMOTES:
+        return "install scikit-learn again"
+    return f"run `continua data fetch {known.name}`, or name the folder that has it with --data-dir or CONTINUA_DATA"
+
+
+def load(
+    name: str,
+    data_dir: str | os.PathLike[str] | None = None,
+    *,
+    splits: Iterable[str] | None = None,
+    per_class: int | None = None,
+    seed: int = 0,
+    holdout: float | None = None,
+) -> DataSet:
+    """The data set `name`, its images in memory.
+
+    `splits`: which to read (default: all that are there). `per_class`: keep this many training images of each class.
+    `holdout`: move this fraction of the training images that are left to a split "holdout". Both are drawn by `seed`.
+    """
+    known = find(name)
+    found = known.load(data_folder(data_dir), remedy(known), splits)
+    if per_class is None and holdout is None:
+        return found
+    train = found["train"]
+    if per_class is not None:
+        train = take_per_class(train, per_class, seed, found.classes)
+    if holdout is None:
+        return replace(found, splits=found.splits | {"train": train})
+    kept, held = hold_out(train, holdout, seed)
+    return replace(found, splits=found.splits | {"train": kept, "holdout": held})

@@ -1,0 +1,129 @@
+"""CIFAR-10 and CIFAR-100 (Krizhevsky 2009) in both official layouts: Python pickles and the binary version.
+
+Both hold the same images in the same order: planes of red, green and blue, 32×32 each, row by row.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from continua.data.dataset import DataSet, MemorySplit, checked_labels, chosen_splits
+from continua.data.files import read, read_lines
+from continua.data.pickles import read_pickle
+from continua.errors import DataError
+
+PIXELS = 3 * 32 * 32
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One way the set is stored: the folder, the files of each split, the file with the class names."""
+
+    folder: str
+    files: Mapping[str, tuple[str, ...]]
+    names: str
+    names_key: str | None  # the key in the pickle; None: a text file with one name per line
+    label_key: str | None  # the key in the pickle; None: the last of `label_bytes` before the pixels
+    label_bytes: int = 1
+
+    def all_files(self) -> list[str]:
+        return [*(file for files in self.files.values() for file in files), self.names]
+
+
+@dataclass(frozen=True)
+class Cifar:
+    """One of the two sets. `counts` says how many images of each class every split has."""
+
+    name: str
+    counts: Mapping[str, tuple[int, ...]]
+    layouts: tuple[Layout, ...]
+    shape: tuple[int, int, int] = (3, 32, 32)
+
+    def locate(self, root: Path) -> Path | None:
+        """The folder of the first layout that is whole, else of the first that is there at all."""
+        there = [layout for layout in self.layouts if (root / layout.folder).is_dir()]
+        whole = [layout for layout in there if not self.missing(root / layout.folder)]
+        return next((root / layout.folder for layout in [*whole, *there]), None)
+
+    def missing(self, folder: Path) -> list[str]:
+        return [file for file in self._layout(folder).all_files() if not (folder / file).is_file()]
+
+    def official_files(self, folder: Path) -> Iterator[Path]:
+        return (folder / file for file in self._layout(folder).all_files())
+
+    def load(self, root: Path, remedy: str, splits: Iterable[str] | None = None) -> DataSet:
+        folder = self.locate(root)
+        if folder is None:
+            looked = " or ".join(str(root / layout.folder) for layout in self.layouts)
+            raise DataError(f"{self.name} is not at {looked}; {remedy}")
+        layout = self._layout(folder)
+        wanted = chosen_splits(self.name, splits, tuple(self.counts))
+        classes = self._class_names(layout, folder, remedy)
+        return DataSet(self.name, classes, {split: self._split(layout, folder, split, remedy) for split in wanted})
+
+    def _layout(self, folder: Path) -> Layout:
+        return next(layout for layout in self.layouts if layout.folder == folder.name)
+
+    def _class_names(self, layout: Layout, folder: Path, remedy: str) -> tuple[str, ...]:
+        path, expected = folder / layout.names, len(self.counts["train"])
+        if layout.names_key is None:
+            names = read_lines(path, remedy)
+        else:
+            found = read_pickle(path, remedy).get(layout.names_key)
+            names = [name.decode("latin1") if isinstance(name, bytes) else name for name in found] if isinstance(found, list) else []
+        if len(names) != expected or not all(isinstance(name, str) for name in names):
+            raise DataError(f"{path} holds {len(names)} class names, expected {expected}; {remedy}")
+        return tuple(names)
+
+    def _split(self, layout: Layout, folder: Path, split: str, remedy: str) -> MemorySplit:
+        files = layout.files[split]
+        each = sum(self.counts[split]) // len(files)
+        read_file = self._from_binary if layout.label_key is None else self._from_pickle
+        parts = [read_file(layout, folder / file, each, remedy) for file in files]
+        images = np.concatenate([pixels for pixels, _ in parts]).reshape(-1, *self.shape)
+        return MemorySplit(torch.from_numpy(images), torch.cat([labels for _, labels in parts]))
+
+    def _from_pickle(self, layout: Layout, path: Path, count: int, remedy: str) -> tuple[np.ndarray, torch.Tensor]:
+        found = read_pickle(path, remedy)
+        pixels, labels = found.get("data"), found.get(layout.label_key or "")
+        if not isinstance(pixels, np.ndarray) or not isinstance(labels, list):
+            raise DataError(f"{path} has the keys {sorted(found)}, expected an array 'data' and a list {layout.label_key!r}; {remedy}")
+        if pixels.shape != (count, PIXELS):
+            raise DataError(f"{path} holds images of shape {pixels.shape}, expected {(count, PIXELS)}; {remedy}")
+        return pixels, checked_labels(labels, len(self.counts["train"]), count, path, remedy)
+
+    def _from_binary(self, layout: Layout, path: Path, count: int, remedy: str) -> tuple[np.ndarray, torch.Tensor]:
+        record = layout.label_bytes + PIXELS
+        rows = np.frombuffer(read(path, count * record, remedy), dtype=np.uint8).reshape(count, record)
+        labels = rows[:, layout.label_bytes - 1].tolist()  # CIFAR-100 writes the coarse label first, then the fine one
+        return rows[:, layout.label_bytes :], checked_labels(labels, len(self.counts["train"]), count, path, remedy)
+
+
+_BATCHES = tuple(f"data_batch_{i}" for i in range(1, 6))
+
+CIFAR10 = Cifar(
+    name="cifar10",
+    counts={"train": (5000,) * 10, "test": (1000,) * 10},
+    layouts=(
+        Layout("cifar-10-batches-py", {"train": _BATCHES, "test": ("test_batch",)}, "batches.meta", "label_names", "labels"),
+        Layout(
+            "cifar-10-batches-bin",
+            {"train": tuple(f"{batch}.bin" for batch in _BATCHES), "test": ("test_batch.bin",)},
+            "batches.meta.txt",
+            None,
+            None,
+        ),
+    ),
+)
+
+CIFAR100 = Cifar(
+    name="cifar100",
+    counts={"train": (500,) * 100, "test": (100,) * 100},
+    layouts=(
+        Layout("cifar-100-python", {"train": ("train",), "test": ("test",)}, "meta", "fine_label_names", "fine_labels"),
+        Layout("cifar-100-binary", {"train": ("train.bin",), "test": ("test.bin",)}, "fine_label_names.txt", None, None, label_bytes=2),
+    ),
+)

@@ -1,0 +1,7 @@
+"""Numbers in, pictures and tables out. Nothing here knows where the numbers come from."""
+
+from continua.report.contact_sheet import contact_sheet
+from continua.report.table import show_table, size_text
+from continua.report.write import written_whole
+
+__all__ = ["contact_sheet", "show_table", "size_text", "written_whole"]
