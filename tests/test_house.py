@@ -277,6 +277,25 @@ def test_the_link_check_sees_a_broken_link(tmp_path: Path) -> None:
     assert [line.split(": ")[1] for line in broken_links(page)] == ["gone.md", "#two", "gone.svg"]
 
 
+# --- dependencies -----------------------------------------------------------------------------------------------------
+
+
+def plain_name(requirement: str) -> str:
+    """`PyYAML>=6` -> `pyyaml`, as package indexes spell names."""
+    return re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", requirement)[0]).lower()
+
+
+def test_every_dependency_has_a_range_and_a_pin() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = [*project["dependencies"], *(line for extra in project["optional-dependencies"].values() for line in extra)]
+    lines = [line for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines() if line and not line.startswith("#")]
+    pinned = [plain_name(line) for line in lines]
+    assert not [line for line in wanted if ">=" not in line], "a dependency without a lower bound"
+    assert not [line for line in wanted if plain_name(line) not in pinned], "a dependency without a pin in constraints.txt"
+    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines)
+    assert pinned == sorted(set(pinned)), "pins are sorted by name, each once"
+
+
 # --- one version ------------------------------------------------------------------------------------------------------
 
 
