@@ -1,0 +1,170 @@
+"""Apply a filter to a feature map: realise it once per solve, then convolve many times."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from continua.errors import ConfigError
+from continua.filters.dense import dense_operator
+from continua.filters.filter import Filter
+from continua.filters.kernel import Kernel
+from continua.filters.operator import Geometry, Operator
+from continua.filters.precision import Precision
+from continua.filters.timeterm import add_time
+
+
+class RealisedConv:
+    """A convolution ready for one ODE solve.
+
+    `tensors`                 what gradients are taken of: realised weights (static filter) or the filter's state (time-dependent filter)
+    `apply(x, t, *tensors)`   the convolution as a pure function, so that a solver can accumulate gradients of `tensors` over all its
+                              evaluations and go back to α, σ, … once
+    `parts(x, t, *tensors)`   the same as (y, m) with apply = y + t·m (m of shape (1 or batch, out, h, w), None without a time channel), for
+                              a field that fuses the time term with its norm
+    `route`                   how it is applied: "dense", "separable", "hybrid" (joined by "+" when a time-dependent filter changed route)
+    """
+
+    def __init__(
+        self, tensors: tuple[Tensor, ...], parts: Callable[..., tuple[Tensor, Tensor | None]], routes: list[str], precision: Precision
+    ) -> None:
+        self.tensors = tensors
+        self._parts = parts
+        self._routes = routes
+        self._precision = precision
+
+    @property
+    def route(self) -> str:
+        return "+".join(self._routes)
+
+    def parts(self, x: Tensor, t: Tensor | float | None, *tensors: Tensor) -> tuple[Tensor, Tensor | None]:
+        with torch.autocast(x.device.type, enabled=False):
+            return self._parts(x.to(self._precision.work), t, *tensors)
+
+    def apply(self, x: Float[Tensor, "batch channels h w"], t: Tensor | float | None, *tensors: Tensor) -> Float[Tensor, "batch out h2 w2"]:
+        with torch.autocast(x.device.type, enabled=False):
+            y, ones_response = self._parts(x.to(self._precision.work), t, *tensors)
+            if ones_response is not None:
+                if t is None:
+                    raise ConfigError("This convolution has a time channel: call it with the time t.")
+                y = add_time(y, t, ones_response)
+            return y.to(self._precision.out)
+
+    def __call__(self, x: Tensor, t: Tensor | float | None = None) -> Tensor:
+        return self.apply(x, t, *self.tensors)
+
+
+class FilterConv2d(nn.Module):
+    """Convolution with any `Filter`.
+
+    padding         "same" (zeros up to the kernel's half-width whatever its size; ceil(size / stride) outputs), or a number for kernels of
+                    fixed size
+    time_channel    the filter's input channel 0 reads the constant map t (DCN eq. 2), so x has one channel fewer than the filter
+    """
+
+    def __init__(
+        self,
+        filter: Filter,
+        *,
+        stride: int = 1,
+        padding: str | int = "same",
+        bias: bool = False,
+        route: str = "auto",
+        discretisation: str = "sampled",
+        time_channel: bool = False,
+    ) -> None:
+        super().__init__()
+        _check_padding(filter, padding)
+        self.filter = filter
+        self.stride = stride
+        self.padding = padding
+        self.route = route
+        self.discretisation = discretisation
+        self.time_channel = time_channel
+        self.in_channels = filter.in_channels - time_channel
+        self.out_channels = filter.out_channels
+        bound = filter.bias_bound()
+        self.bias = nn.Parameter(torch.empty(filter.out_channels).uniform_(-bound, bound)) if bias else None
+
+    def forward(self, x: Tensor, t: Tensor | float | None = None) -> Tensor:
+        return self.realise(x.shape, x.dtype, x.device)(x, t)
+
+    def realise(self, shape: Sequence[int], dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> RealisedConv:
+        """Make the convolution ready for maps of `shape` (batch, channels, height, width; only the last three matter)."""
+        state = {name: _at_least_float32(value) for name, value in self.filter.state().items()}
+        first = next(iter(state.values()))
+        device = torch.device(device or first.device)
+        precision = Precision.of(dtype or first.dtype, device)
+        if shape[-3] != self.in_channels:
+            time = " and the time" if self.time_channel else ""
+            raise ConfigError(
+                f"This convolution reads {self.in_channels} channels{time}; got a map with {shape[-3]}. Give the filter one input channel "
+                "more than the map has when time_channel=True."
+            )
+        padding = None if isinstance(self.padding, str) else (self.padding, self.padding)
+        geometry = Geometry(shape[-2], shape[-1], self.stride, padding)
+        host = self.filter.read_host(state)
+        with torch.autocast(device.type, enabled=False):
+            if self.filter.time_dependent:
+                return self._realise_at_each_time(state, host, geometry, precision)
+            return self._realise_once(self.filter.kernel(state, None, host), geometry, precision)
+
+    def _realise_once(self, kernel: Kernel, geometry: Geometry, precision: Precision) -> RealisedConv:
+        operator, ones_response = self._operator(kernel, geometry, precision)
+        count = len(operator.tensors)
+        has_bias, has_time = self.bias is not None, ones_response is not None
+
+        def parts(x: Tensor, t: Tensor | float | None, *tensors: Tensor) -> tuple[Tensor, Tensor | None]:
+            work = [value.to(x.dtype) for value in tensors[: count + has_bias]]
+            y = operator.linear(x, work[count] if has_bias else None, *work[:count])
+            return y, tensors[-1] if has_time else None
+
+        extra = (self.bias,) if self.bias is not None else ()
+        extra += (ones_response,) if ones_response is not None else ()
+        return RealisedConv((*operator.tensors, *extra), parts, [operator.route], precision)
+
+    def _realise_at_each_time(self, state: dict[str, Tensor], host: object, geometry: Geometry, precision: Precision) -> RealisedConv:
+        names = list(state)
+        routes: list[str] = []
+
+        def parts(x: Tensor, t: Tensor | float | None, *tensors: Tensor) -> tuple[Tensor, Tensor | None]:
+            kernel = self.filter.kernel(dict(zip(names, tensors, strict=False)), t, host)
+            operator, ones_response = self._operator(kernel, geometry, precision)
+            if operator.route not in routes:
+                routes.append(operator.route)
+            bias = tensors[-1].to(x.dtype) if self.bias is not None else None
+            return operator.linear(x, bias, *[value.to(x.dtype) for value in operator.tensors]), ones_response
+
+        extra = (self.bias,) if self.bias is not None else ()
+        return RealisedConv((*state.values(), *extra), parts, routes, precision)
+
+    def _operator(self, kernel: Kernel, geometry: Geometry, precision: Precision) -> tuple[Operator, Tensor | None]:
+        """The route for the map's channels and, with a time channel, the response of that channel's kernel to a map of ones."""
+        self.filter.watch_map(kernel, (geometry.height, geometry.width))
+        if not self.time_channel:
+            return dense_operator(kernel, geometry), None
+        operator = dense_operator(kernel.inputs(1, self.filter.in_channels), geometry)
+        of_time = dense_operator(kernel.inputs(0, 1), geometry)
+        reference = of_time.tensors[0]
+        ones = torch.ones(1, 1, geometry.height, geometry.width, dtype=reference.dtype, device=reference.device)
+        return operator, of_time.linear(ones, None, *of_time.tensors)
+
+    def extra_repr(self) -> str:
+        options = ("stride", "padding", "time_channel", "route", "discretisation")
+        return ", ".join(f"{name}={getattr(self, name)}" for name in options) + f", bias={self.bias is not None}"
+
+
+def _check_padding(filter: Filter, padding: str | int) -> None:
+    if padding == "same":
+        if filter.size is not None and filter.size % 2 == 0:
+            raise ConfigError(
+                f"padding='same' needs a kernel with a centre; this one is {filter.size}×{filter.size}. Give the padding as a number."
+            )
+    elif isinstance(padding, str) or filter.size is None:
+        raise ConfigError(f"padding is 'same', or a number for kernels of fixed size; got {padding!r} for {type(filter).__name__}.")
+
+
+def _at_least_float32(value: Tensor) -> Tensor:
+    """Gaussians are sampled in float32 or better, whatever the model's dtype."""
+    return value if value.dtype in (torch.float32, torch.float64) else value.float()

@@ -1,0 +1,90 @@
+"""The structured receptive field: a filter that is a sum of Gaussian derivatives, F(x, y) = Σ α_ij G_ij(x, y; σ), σ = 2^s (DCN eq. 1)."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from continua.errors import ConfigError
+from continua.filters.basis import gaussian_derivatives, jet_orders, truncation_radius
+from continua.filters.filter import Filter
+from continua.filters.kernel import JetKernel, Kernel
+from continua.filters.scale import ScaleWatch, SigmaBounds
+
+SHARINGS = ("layer", "channel", "pair")
+
+
+class NJet(Filter):
+    """N-jet filter with trainable coefficients α (basis, in, out) and scale s = log2 σ.
+
+    sharing   one σ for the "layer" (the paper's default), for each output "channel", or for each "pair" of input and output channel (σ_ji)
+    radius    half-width of the kernel; None: ceil(radius_factor · σ + 0.5) of the present σ, "pair": always fixed, by default 3 (7×7)
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        order: int = 2,
+        sharing: str = "layer",
+        radius_factor: float = 2.0,
+        radius: int | None = None,
+        sigma_bounds: tuple[float, float] | None = None,
+        alpha_std: float = 0.1,
+        s_std: float = 2 / 3,
+    ) -> None:
+        super().__init__(in_channels, out_channels)
+        if sharing not in SHARINGS:
+            raise ConfigError(f"σ is shared per {', '.join(SHARINGS)}; got sharing={sharing!r}.")
+        if radius_factor <= 0 or (radius is not None and radius < 0):
+            raise ConfigError(f"radius_factor must be positive and radius at least 0; got {radius_factor} and {radius}.")
+        self.order = order
+        self.sharing = sharing
+        self.radius_factor = radius_factor
+        self.radius = 3 if radius is None and sharing == "pair" else radius
+        self.size = None if self.radius is None else 2 * self.radius + 1
+        self.limit = SigmaBounds(sigma_bounds) if sigma_bounds is not None else None
+        self.watch = ScaleWatch()
+        s_shape = {"layer": (1,), "channel": (out_channels,), "pair": (in_channels, out_channels)}[sharing]
+        self.alpha = nn.Parameter(alpha_std * torch.randn(len(jet_orders(order)), in_channels, out_channels))
+        self.s = nn.Parameter(s_std * torch.randn(s_shape))
+
+    @property
+    def sigma(self) -> Tensor:
+        """The scale in pixels, after bounds."""
+        return self.sigma_of(self.s)
+
+    def sigma_of(self, s: Tensor) -> Tensor:
+        return torch.exp2(s if self.limit is None else self.limit(s))
+
+    def state(self) -> dict[str, Tensor]:
+        return {"alpha": self.alpha, "s": self.s}
+
+    def read_host(self, state: dict[str, Tensor]) -> list[float]:
+        """Every σ (detached: the size of a kernel has no gradient)."""
+        sigmas = self.sigma_of(state["s"].detach()).flatten().tolist()
+        self.watch.check_sigma(self.label, sigmas)
+        return sigmas
+
+    def kernel(self, state: dict[str, Tensor], t: Tensor | float | None = None, host: Any = None) -> JetKernel:
+        sigmas = host if host is not None else self.read_host(state)
+        sigma = self.sigma_of(state["s"])
+        if self.sharing == "layer":
+            sigma = sigma[0]
+        if self.radius is not None:
+            radius: int | list[int] = self.radius
+        elif self.sharing == "layer":
+            radius = truncation_radius(sigmas[0], self.radius_factor)
+        else:
+            radius = [truncation_radius(value, self.radius_factor) for value in sigmas]
+        taps = gaussian_derivatives(sigma, self.order, radius)
+        return JetKernel(state["alpha"], taps, taps, sigma, self.order, self.sharing)
+
+    def watch_map(self, kernel: Kernel, map_size: tuple[int, int]) -> None:
+        self.watch.check_size(self.label, kernel.size, map_size)
+
+    def extra_repr(self) -> str:
+        values = self.sigma.detach().flatten()
+        scale = f"{values[0]:.3g}" if values.numel() == 1 else f"{values.min():.3g}…{values.max():.3g}"
+        return f"{super().extra_repr()}, order={self.order}, sigma={scale} per {self.sharing}"
