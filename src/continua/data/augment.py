@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float32, Int64, UInt8
+from jaxtyping import Float32
 from torch import Tensor
 
 from continua.data import colour
@@ -77,10 +77,8 @@ class Augmentation:
         """What is left to do when the resized crop was taken while decoding."""
         return replace(self, resized_crop=None)
 
-    def apply(
-        self, images: UInt8[Tensor, "n channels height width"], seed: int, epoch: int, indices: Int64[Tensor, "n"]
-    ) -> Float32[Tensor, "n channels height width"]:
-        """The batch as this (seed, epoch) sees it; `indices` are the images' places in their split."""
+    def apply(self, images: Tensor, seed: int, epoch: int, indices: Tensor) -> Float32[Tensor, "n channels height width"]:
+        """A uint8 batch (n, channels, height, width) as this (seed, epoch) sees it; `indices` are the images' places in their split."""
         self._check_batch(images, indices)
         draws = Draws(seed, epoch, indices.to(images.device))
         if self.resized_crop:
@@ -110,8 +108,7 @@ class Augmentation:
     def _shift_and_flip(self, images: Tensor, draws: Draws) -> Tensor:
         mirrored = draws.uniform(Stream.FLIP)[:, 0] < 0.5 if self.flip else None
         if self.crop_padding:
-            positions = 2 * self.crop_padding + 1
-            rows, columns = (draws.integers(stream, positions) for stream in (Stream.CROP_ROW, Stream.CROP_COLUMN))
+            rows, columns = draws.integers(Stream.CROP, 2 * self.crop_padding + 1, lanes=2).unbind(1)
             if mirrored is None:
                 mirrored = torch.zeros_like(rows, dtype=torch.bool)
             return shift_and_flip(images, rows, columns, mirrored, self.crop_padding)
@@ -135,8 +132,7 @@ class Augmentation:
         return images
 
     def _normalise(self, images: Float32[Tensor, "n channels height width"]) -> Float32[Tensor, "n channels height width"]:
-        images = images.div_(255)
-        if self.mean is not None and self.std is not None:
-            mean, std = (images.new_tensor(values)[:, None, None] for values in (self.mean, self.std))
-            images = images.sub_(mean).div_(std)
-        return images
+        if self.mean is None or self.std is None:
+            return images.div_(255)
+        mean, std = (255 * images.new_tensor(values)[:, None, None] for values in (self.mean, self.std))
+        return images.sub_(mean).div_(std)

@@ -5,7 +5,7 @@ does not depend on the images that share its batch.
 """
 
 import torch
-from jaxtyping import Bool, Float, Int64
+from jaxtyping import Float, Int64
 from torch import Tensor
 
 Images = Float[Tensor, "n channels height width"]
@@ -24,17 +24,20 @@ def distort(
     kinds = torch.tensor([kind for kind, _ in given], device=images.device)[order]
     factors = torch.stack([f for _, f in given], 1).gather(1, order).to(images.dtype)
     for step in range(len(given)):
-        kind, f = _per_image(kinds[:, step]), _per_image(factors[:, step])
-        target = _blend_target(images, kind == 1, kind == 2)
-        images = (images * f + target * (1 - f)).clamp(0, 255)
+        kind, f = kinds[:, step, None, None, None], factors[:, step, None, None, None]
+        target = torch.zeros_like(f)
+        if saturation is not None:
+            target = target + greyscale(images) * (kind == 2)
+        if contrast is not None:
+            target = target + mean_grey(images) * (kind == 1)
+        images = (images * f + target * (1 - f)).clamp_(0, 255)
     return images
 
 
-def _blend_target(images: Images, is_contrast: Bool[Tensor, "n 1 1 1"], is_saturation: Bool[Tensor, "n 1 1 1"]) -> Images:
-    grey = greyscale(images)
-    # Whole numbers before the mean, as Pillow: their sum is exact in whatever order it is taken.
-    mean = (grey.round().mean((1, 2, 3), keepdim=True, dtype=torch.float64) + 0.5).floor().to(grey.dtype)
-    return grey * is_saturation + mean * is_contrast
+def mean_grey(images: Images) -> Float[Tensor, "n 1 1 1"]:
+    """Each image's mean luma, as a whole number; of whole numbers, as Pillow: their sum is exact in whatever order it is taken."""
+    grey = greyscale(images).round()
+    return (grey.mean((1, 2, 3), keepdim=True, dtype=torch.float64) + 0.5).floor().to(images.dtype)
 
 
 def greyscale(images: Images) -> Float[Tensor, "n 1 height width"]:
@@ -48,21 +51,18 @@ def greyscale(images: Images) -> Float[Tensor, "n 1 height width"]:
 def rotate_hue(images: Float[Tensor, "n 3 height width"], turn: PerImage) -> Float[Tensor, "n 3 height width"]:
     """Turn the hue of the hexcone (HSV) model by `turn` full turns; value and chroma stay."""
     red, green, blue = images.unbind(1)
-    value = images.amax(1)
-    chroma = value - images.amin(1)
-    divisor = torch.where(chroma == 0, 1, chroma)
-    sixths = torch.where(
+    value = torch.maximum(torch.maximum(red, green), blue)
+    lowest = torch.minimum(torch.minimum(red, green), blue)
+    chroma = value - lowest
+    ahead = torch.where(
         value == red,
-        (green - blue) / divisor,
-        torch.where(value == green, (blue - red) / divisor + 2, (red - green) / divisor + 4),
+        green - blue,
+        torch.where(value == green, blue - red + 2 * chroma, red - green + 4 * chroma),
     )
-    sixths = sixths + (6 * turn).to(images.dtype)[:, None, None]
-
-    def channel(offset: int) -> Tensor:
-        k = torch.remainder(sixths + offset, 6)
-        return value - chroma * torch.minimum(k, 4 - k).clamp(0, 1)
-
-    return torch.stack([channel(5), channel(3), channel(1)], 1)
+    sixths = ahead / chroma.clamp(min=1e-30) + (6 * turn).to(images.dtype)[:, None, None]  # greys: 0 / 1e-30
+    sixths = sixths - 6 * (sixths / 6).floor()
+    rises = ((sixths - 3).abs() - 1, 2 - (sixths - 2).abs(), 2 - (sixths - 4).abs())
+    return torch.stack([lowest + chroma * rise.clamp(0, 1) for rise in rises], 1)
 
 
 def add_pca_noise(
@@ -83,7 +83,3 @@ def principal_colours(images: Tensor) -> tuple[tuple[float, ...], tuple[tuple[fl
     pixels = images.transpose(0, 1).flatten(1).double() / 255
     eigenvalues, vectors = torch.linalg.eigh(torch.cov(pixels))
     return tuple(eigenvalues.flip(0).tolist()), tuple(tuple(vector) for vector in vectors.mT.flip(0).tolist())
-
-
-def _per_image(values: Tensor) -> Tensor:
-    return values[:, None, None, None]

@@ -53,17 +53,17 @@ class ResizedCrop:
 
     def boxes(self, draws: Draws, height: int, width: int) -> Int64[Tensor, "n 4"]:
         """(top, left, height, width) of each sample's rectangle in an image of this height and width."""
-        area = height * width * (self.area[0] + (self.area[1] - self.area[0]) * draws.uniform(Stream.AREA, _TRIES))
+        area = height * width * (self.area[0] + (self.area[1] - self.area[0]) * draws.uniform(Stream.BOX_AREA, _TRIES))
         low, high = math.log(self.aspect[0]), math.log(self.aspect[1])
-        aspect = torch.exp(low + (high - low) * draws.uniform(Stream.ASPECT, _TRIES))
+        aspect = torch.exp(low + (high - low) * draws.uniform(Stream.BOX_ASPECT, _TRIES))
         tall = torch.sqrt(area / aspect).round().long()
         wide = torch.sqrt(area * aspect).round().long()
         fits = (tall > 0) & (tall <= height) & (wide > 0) & (wide <= width)
 
         first = fits.long().argmax(1, keepdim=True)
         tall, wide = tall.gather(1, first)[:, 0], wide.gather(1, first)[:, 0]
-        top = (draws.uniform(Stream.BOX_ROW)[:, 0] * (height - tall + 1)).long()
-        left = (draws.uniform(Stream.BOX_COLUMN)[:, 0] * (width - wide + 1)).long()
+        down, across = draws.uniform(Stream.BOX_POSITION, 2).unbind(1)
+        top, left = (down * (height - tall + 1)).long(), (across * (width - wide + 1)).long()
         drawn = torch.stack([top, left, tall, wide], 1)
         centred = torch.tensor(self._largest_centred(height, width), device=drawn.device)
         return torch.where(fits.any(1, keepdim=True), drawn, centred)

@@ -72,6 +72,8 @@ class Loader:
                 f"loader: {len(split)} images give no batch of {batch_size} with drop_last={drop_last}; "
                 "use more images, a smaller batch or drop_last=False"
             )
+        if workers is not None and workers < 0:
+            raise ConfigError(f"loader: workers is {workers}; expected 0 (decode in this process) or more")
         self.split = split
         self.batch_size = batch_size
         self.shuffle = shuffle
@@ -80,7 +82,7 @@ class Loader:
         self.augmentation = augmentation
         self.rank = rank
         self.world_size = world_size
-        self.workers = min(8, os.cpu_count() or 1) if workers is None else workers
+        self.workers = min(8, _cores()) if workers is None else workers
         self.device = device
         self.skipped: dict[int, str] = {}
 
@@ -95,14 +97,14 @@ class Loader:
         shares = self._shares(epoch, start)
         if isinstance(self.split, MemorySplit):
             return (self._from_memory(self.split, epoch, *share) for share in shares)
-        return self._from_files(self.split, epoch, shares)
+        return self._from_files(self.split, epoch, list(shares))
 
-    def _shares(self, epoch: int, start: int) -> list[tuple[Int64[Tensor, "n"], Bool[Tensor, "n"]]]:
+    def _shares(self, epoch: int, start: int) -> Iterator[tuple[Int64[Tensor, "n"], Bool[Tensor, "n"]]]:
         """This rank's indices, and which of them count, for each batch from `start` on."""
         n = len(self.split)
         order = permutation(n, self.seed, epoch) if self.shuffle else torch.arange(n)
         batches = order.split(self.batch_size)[start : len(self)]
-        return [self._share(batch) for batch in batches]
+        return map(self._share, batches)
 
     def _share(self, batch: Int64[Tensor, "b"]) -> tuple[Int64[Tensor, "n"], Bool[Tensor, "n"]]:
         mine = batch[self.rank :: self.world_size]
@@ -147,6 +149,11 @@ class Loader:
             return batch
         images = augmentation.apply(batch.images, self.seed, epoch, batch.indices)
         return Batch(images, batch.labels, batch.indices, batch.valid)
+
+
+def _cores() -> int:
+    """Processor cores this process may use; fewer than the machine's under a cluster's scheduler."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Decoder(torch.utils.data.Dataset):

@@ -17,6 +17,7 @@ from torch import Tensor
 Word = TypeVar("Word", int, Tensor)
 
 _GOLDEN = 0x9E3779B97F4A7C15 - 2**64  # 2^64 / golden ratio, as a signed word: SplitMix64's increment
+_LANE = 0xD1342543DE82EF95 - 2**64  # another odd number, so that no (sample, lane) meets another one
 _FIRST = 0xBF58476D1CE4E5B9 - 2**64
 _SECOND = 0x94D049BB133111EB - 2**64
 
@@ -25,20 +26,18 @@ class Stream(IntEnum):
     """What a number is drawn for. The values are part of the result of every seed: add new ones at the end."""
 
     SHUFFLE = 0
-    CROP_ROW = 1
-    CROP_COLUMN = 2
-    FLIP = 3
-    COLOUR_ORDER = 4
-    BRIGHTNESS = 5
-    CONTRAST = 6
-    SATURATION = 7
-    HUE = 8
-    PCA_RADIUS = 9
-    PCA_ANGLE = 10
-    AREA = 11
-    ASPECT = 12
-    BOX_ROW = 13
-    BOX_COLUMN = 14
+    CROP = 1
+    FLIP = 2
+    COLOUR_ORDER = 3
+    BRIGHTNESS = 4
+    CONTRAST = 5
+    SATURATION = 6
+    HUE = 7
+    PCA_RADIUS = 8
+    PCA_ANGLE = 9
+    BOX_AREA = 10
+    BOX_ASPECT = 11
+    BOX_POSITION = 12
 
 
 @dataclass(frozen=True)
@@ -54,9 +53,10 @@ class Draws:
         key = 0
         for word in (self.seed, self.epoch, int(stream)):
             key = _mix(_signed(key + word + _GOLDEN))
-        row = _mix(self.indices.long() * _GOLDEN + key)
-        lane = torch.arange(lanes, device=row.device) * _GOLDEN
-        return _mix(row[:, None] + lane)
+        samples = self.indices[:, None] * _GOLDEN + key
+        if lanes > 1:
+            samples = samples + torch.arange(lanes, device=samples.device) * _LANE
+        return _mix(samples)
 
     def uniform(self, stream: Stream, lanes: int = 1) -> Float64[Tensor, "n lanes"]:
         """Uniform on [0, 1), with 53 random bits."""
@@ -66,9 +66,9 @@ class Draws:
         """Uniform on [low, high), one per sample."""
         return low + (high - low) * self.uniform(stream)[:, 0]
 
-    def integers(self, stream: Stream, high: int) -> Int64[Tensor, "n"]:
-        """Uniform on 0 … high − 1, one per sample."""
-        return (_shift_right(self.bits(stream)[:, 0], 33) * high) >> 31
+    def integers(self, stream: Stream, high: int, lanes: int = 1) -> Int64[Tensor, "n lanes"]:
+        """Uniform on 0 … high − 1."""
+        return (_shift_right(self.bits(stream, lanes), 33) * high) >> 31
 
     def normal(self, radius: Stream, angle: Stream, lanes: int = 1) -> Float64[Tensor, "n lanes"]:
         """Standard normal by Box and Muller; 1 − u keeps the logarithm finite."""
