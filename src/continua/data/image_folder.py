@@ -35,7 +35,7 @@ class ImageFolder:
     """A split whose images are files; `decode` gives one of them as a uint8 RGB tensor of size × size.
 
     Without a random crop the shorter side is resized to `resize` (by default size / 0.875, ImageNet's 256 for 224) and
-    the centre is cut out.
+    the centre is cut out; smaller images are enlarged.
     """
 
     root: Path
