@@ -1,0 +1,21 @@
+"""DEPTH: integrate dh/dt = f(t, h) for batches of states of any shape. Knows tensors, knows nothing of images or networks."""
+
+from continua.ode.config import Controller, SolverConfig
+from continua.ode.rate import broadcast_time
+from continua.ode.solution import Solution, Stats, Status, StepLog
+from continua.ode.solve import solve, solve_with
+from continua.ode.tableau import METHODS, Tableau
+
+__all__ = [
+    "METHODS",
+    "Controller",
+    "Solution",
+    "SolverConfig",
+    "Stats",
+    "Status",
+    "StepLog",
+    "Tableau",
+    "broadcast_time",
+    "solve",
+    "solve_with",
+]

@@ -1,0 +1,93 @@
+"""Questions asked of the input before any work: states, times, tolerances."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from continua.errors import ConfigError, ContinuaWarning
+from continua.ode.config import SolverConfig
+from continua.ode.solution import State
+from continua.ode.stepper import Time
+
+
+def check_state(y0: Any) -> State:
+    """y0 as a tuple of floating tensors with the same, non-empty batch."""
+    parts = (y0,) if isinstance(y0, Tensor) else y0
+    if not isinstance(parts, tuple | list) or not parts or not all(isinstance(part, Tensor) for part in parts):
+        raise ConfigError(f"y0 is a {type(y0).__name__}; expected a tensor or a tuple of tensors, batch first")
+    for part in parts:
+        if not part.is_floating_point():
+            raise ConfigError(f"y0 has dtype {part.dtype}; expected a floating point state (y0.float())")
+        if part.ndim == 0 or part.shape[0] == 0:
+            raise ConfigError(f"y0 has shape {tuple(part.shape)}; expected a batch of at least one sample in the first dimension")
+    if len({part.shape[0] for part in parts}) > 1 or len({part.device for part in parts}) > 1:
+        shapes = ", ".join(f"{tuple(part.shape)} on {part.device}" for part in parts)
+        raise ConfigError(f"the parts of y0 are {shapes}; they must have the same batch size and device")
+    return tuple(parts)
+
+
+def end_times(t0: "float | Tensor", t1: "float | Tensor", y0: State) -> tuple[Time, Time]:
+    """Start and end as two numbers, or as two (batch,) float64 tensors when either is given per sample."""
+    pair = []
+    for name, value in (("t0", t0), ("t1", t1)):
+        if isinstance(value, Tensor) and value.ndim > 0:
+            if value.shape != y0[0].shape[:1]:
+                raise ConfigError(f"{name} has shape {tuple(value.shape)}; expected one number, or ({len(y0[0])},): one per sample")
+            pair.append(value.detach().to(y0[0].device, torch.float64))
+        else:
+            pair.append(float(value))
+    finite = all(bool(torch.isfinite(torch.as_tensor(value)).all()) for value in pair)
+    if not finite:
+        raise ConfigError(f"t0 = {t0}, t1 = {t1}; times must be finite")
+    if any(isinstance(value, Tensor) for value in pair):
+        pair = [torch.as_tensor(value, dtype=torch.float64, device=y0[0].device).expand(len(y0[0])) for value in pair]
+    return pair[0], pair[1]
+
+
+def check_times(save_at: "Sequence[float] | Tensor | None", t0: Time, t1: Time, batch: int) -> "list[float] | Tensor | None":
+    """Asked times: a list for the batch, or (time, batch) in float64; inside the interval and in its order."""
+    if save_at is None:
+        return None
+    times = torch.as_tensor(save_at, dtype=torch.float64).detach()
+    if times.ndim not in (1, 2) or len(times) == 0 or (times.ndim == 2 and times.shape[1] != batch):
+        raise ConfigError(f"save_at has shape {tuple(times.shape)}; expected (time,) or (time, {batch}), with at least one time")
+    per_sample = isinstance(t1, Tensor)
+    if times.ndim == 2 and not per_sample:
+        raise ConfigError("save_at is given per sample, (time, batch), but t0 and t1 are not; give t1 as a (batch,) tensor too")
+    start, end = torch.as_tensor(t0).cpu(), torch.as_tensor(t1).cpu()
+    wide = times.cpu() if times.ndim == 2 else times.cpu()[:, None]
+    low, high = torch.minimum(start, end), torch.maximum(start, end)
+    outside = (wide < low) | (wide > high)
+    if bool(outside.any()) or not bool(torch.isfinite(wide).all()):
+        value = wide.expand(-1, outside.shape[1])[outside][0] if bool(outside.any()) else torch.nan
+        raise ConfigError(f"save_at asks for t = {float(value):.6g}, outside the interval of the solve; it must lie between t0 and t1")
+    order = wide.diff(dim=0) * torch.sign(end - start)
+    if bool((order < 0).any()):
+        raise ConfigError("save_at must be sorted in the direction of the solve, from t0 to t1")
+    if per_sample:
+        return wide.expand(-1, batch).to(t1.device)
+    return wide.flatten().tolist()
+
+
+_warned: set[str] = set()
+
+
+def warn_of_noise(config: SolverConfig, y0: State) -> None:
+    """Once per case: tolerances that the arithmetic cannot resolve make the solver chase rounding errors."""
+    if config.steps is not None:
+        return
+    device, dtype = y0[0].device.type, y0[0].dtype
+    limit = 4 * torch.finfo(dtype).eps
+    name = str(dtype).removeprefix("torch.")
+    if torch.is_autocast_enabled(device):
+        compute = torch.get_autocast_dtype(device)
+        if torch.finfo(compute).eps / 20 > limit:
+            limit, name = torch.finfo(compute).eps / 20, str(compute).removeprefix("torch.")
+    key = f"{name} rtol={config.rtol:g} atol={config.atol:g}"
+    if max(config.rtol, config.atol) < limit and key not in _warned:
+        _warned.add(key)
+        text = f"rtol={config.rtol:g}, atol={config.atol:g} are below what {name} arithmetic resolves (about {limit:.1g})"
+        warnings.warn(f"{text}; steps will follow rounding noise. Loosen the tolerances, or compute in a wider dtype.", ContinuaWarning, stacklevel=4)

@@ -1,0 +1,144 @@
+"""States between steps: y(t + θh) = y + h Σ b_i(θ) k_i with the method's polynomials b_i."""
+
+from bisect import bisect_left
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from continua.errors import ConfigError
+from continua.ode.loops import Step
+from continua.ode.rate import broadcast_time
+from continua.ode.solution import State
+from continua.ode.stepper import Time, combine
+from continua.ode.tableau import Tableau
+
+
+def stage_weights(tableau: Tableau, theta: Time) -> list[Time]:
+    """b_i(θ) of every stage, by Horner's rule."""
+    weights: list[Time] = []
+    for coefficients in tableau.interpolant:
+        value: Time = 0.0 * theta
+        for coefficient in reversed(coefficients):
+            value = (value + coefficient) * theta
+        weights.append(value)
+    return weights
+
+
+def between(tableau: Tableau, step: Step, theta: Time) -> State:
+    """The state at a fraction θ of a step: one fraction, or one per row of the step."""
+    weights = stage_weights(tableau, theta)
+    if not isinstance(theta, Tensor):
+        return combine(step.y0, step.h, weights, step.stages)  # pyright: ignore[reportArgumentType]
+    scaled = [weight * step.h for weight in weights]
+    parts = []
+    for index, y in enumerate(step.y0):
+        total = y
+        for weight, stage in zip(scaled, step.stages, strict=True):
+            total = torch.addcmul(total, broadcast_time(weight, y).to(y.dtype), stage[index])
+        parts.append(torch.where(broadcast_time(theta >= 1.0, y), step.y1[index], total))
+    return tuple(parts)
+
+
+@dataclass
+class Save:
+    """One asked time inside one step: which, how far into the step, and which rows of the step it concerns (None: all)."""
+
+    slot: int
+    theta: Time
+    rows: Tensor | None
+
+
+class Saver:
+    """Collects ys at the asked times while steps go by. `saves[i]` lists what lies in step i.
+
+    Times are a list shared by the batch, or a (time, batch) tensor in float64 on the clock of the solve.
+    """
+
+    def __init__(self, tableau: Tableau, times: "list[float] | Tensor", y0: State, t0: Time) -> None:
+        self.tableau, self.times = tableau, times
+        self.saves: list[list[Save]] = []
+        count = len(times)
+        if isinstance(times, Tensor):
+            at_start = times == t0
+            self.ys = [[torch.where(broadcast_time(at_start[j], part), part, torch.nan) for part in y0] for j in range(count)]
+        else:
+            self.ys = [[part if time == t0 else torch.full_like(part, torch.nan) for part in y0] for time in times]
+            self._next = sum(time == t0 for time in times)
+
+    def take(self, step: Step) -> None:
+        """Fill in the times that this step passes."""
+        found = self._each(step) if isinstance(self.times, Tensor) else self._shared(step, self.times)
+        self.saves.append(found)
+
+    def stacked(self) -> State:
+        """(time, batch, ...), one tensor per component of the state."""
+        return tuple(torch.stack([slot[part] for slot in self.ys]) for part in range(len(self.ys[0])))
+
+    def _shared(self, step: Step, times: list[float]) -> list[Save]:
+        found = []
+        while self._next < len(times) and _passed(times[self._next], step):
+            slot, self._next = self._next, self._next + 1
+            theta = 1.0 if times[slot] == step.t_next else float((times[slot] - step.t) / step.h)
+            self.ys[slot] = list(step.y1 if theta == 1.0 else between(self.tableau, step, theta))
+            found.append(Save(slot, theta, None))
+        return found
+
+    def _each(self, step: Step) -> list[Save]:
+        times = self.times if step.rows is None else self.times[:, step.rows]  # pyright: ignore[reportCallIssue, reportArgumentType]
+        theta = (times - step.t) / step.h
+        theta = torch.where(times == step.t_next, 1.0, theta)
+        inside = (theta > 0) & (theta <= 1)
+        found = []
+        for slot in inside.any(1).nonzero().flatten().tolist():
+            rows = inside[slot].nonzero().flatten()
+            part_of = _rows_of(step, rows)
+            state = between(self.tableau, part_of, theta[slot, rows])
+            target = rows if step.rows is None else step.rows[rows]
+            self.ys[slot] = [full.index_copy(0, target, part) for full, part in zip(self.ys[slot], state, strict=True)]
+            found.append(Save(slot, theta[slot, rows], rows))
+        return found
+
+
+def _passed(time: float, step: Step) -> bool:
+    return bool(time <= step.t_next) if step.h > 0 else bool(time >= step.t_next)
+
+
+def _rows_of(step: Step, rows: Tensor) -> Step:
+    def pick(state: State) -> State:
+        return tuple(part[rows] for part in state)
+
+    def at(time: Time) -> Time:
+        return time[rows] if isinstance(time, Tensor) else time
+
+    return Step(step.index, at(step.t), at(step.t_next), pick(step.y0), pick(step.y1), [pick(stage) for stage in step.stages], rows)
+
+
+class DenseOutput:
+    """Every accepted step with its stages, so that any time can be asked for later."""
+
+    def __init__(self, tableau: Tableau, y0: State, t0: Time, t1: Time) -> None:
+        self.tableau, self.y0, self.t0, self.t1 = tableau, y0, t0, t1
+        self.steps: list[Step] = []
+
+    def take(self, step: Step) -> None:
+        self.steps.append(step)
+
+    def __call__(self, time: float) -> State:
+        ends = torch.stack([torch.as_tensor(t, dtype=torch.float64).cpu().expand(len(self.y0[0])) for t in (self.t0, self.t1)])
+        if bool((time < ends.amin(0)).any() or (time > ends.amax(0)).any()):
+            raise ConfigError(f"t = {time:.6g} lies outside the solved interval [{float(ends[0, 0]):.6g}, {float(ends[1, 0]):.6g}]")
+        if self.steps and not isinstance(self.steps[0].t, Tensor):
+            return self._shared(time)
+        times = torch.full((1, len(self.y0[0])), time, dtype=torch.float64, device=self.y0[0].device)
+        saver = Saver(self.tableau, times, self.y0, self.t0)
+        for step in self.steps:
+            saver.take(step)
+        return tuple(saver.ys[0])
+
+    def _shared(self, time: float) -> State:
+        forward = self.steps[0].h > 0
+        ends = [step.t_next if forward else -step.t_next for step in self.steps]
+        step = self.steps[min(bisect_left(ends, time if forward else -time), len(ends) - 1)]
+        theta = float((time - step.t) / step.h)
+        return step.y1 if time == step.t_next else between(self.tableau, step, theta)

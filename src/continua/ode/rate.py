@@ -1,0 +1,143 @@
+"""The user's f(t, y), called the way the solver needs it: counted, checked, in the right dtype, the same in backward as in forward."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from continua.errors import ConfigError
+from continua.ode.solution import State
+
+
+def broadcast_time(t: Tensor, h: Tensor) -> Tensor:
+    """t shaped to multiply or add to h: a 0-d t stays, a (batch,) t becomes (batch, 1, ..., 1)."""
+    return t if t.ndim == 0 else t.reshape(-1, *(1,) * (h.ndim - 1))
+
+
+class Rate:
+    """f as a function from tuples to tuples. `calls` counts evaluations."""
+
+    def __init__(self, f: Callable[..., Any], y0: State, single: bool) -> None:
+        self.f = f
+        self.single = single
+        self.calls = 0
+        self.dtypes = tuple(part.dtype for part in y0)
+        self.device = y0[0].device
+        self.time_dtype = torch.float64 if y0[0].dtype == torch.float64 else torch.float32
+        self._on_step = getattr(f, "on_step", None)
+        kind = self.device.type
+        self._autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+
+    def __call__(self, t: "float | Tensor", y: State) -> State:
+        self.calls += 1
+        if isinstance(t, Tensor):
+            time = t.to(self.time_dtype)
+        else:
+            time = torch.tensor(t, dtype=self.time_dtype, device=self.device)
+        if self._autocast is None:
+            out = self.f(time, y[0] if self.single else y)
+        else:
+            # The weight cache of an enclosing autocast region would hand graph-less casts made here to code outside.
+            with torch.autocast(self.device.type, dtype=self._autocast, cache_enabled=False):
+                out = self.f(time, y[0] if self.single else y)
+        return self._checked(out, y)
+
+    def on_step(self, index: int, recomputing: bool) -> None:
+        """Tell a field that asks (BatchNorm per step) which step the next evaluations belong to."""
+        if self._on_step is not None:
+            self._on_step(index, recomputing)
+
+    def _checked(self, out: Any, y: State) -> State:
+        parts = (out,) if self.single else out
+        if not isinstance(parts, tuple | list) or len(parts) != len(y) or not all(isinstance(part, Tensor) for part in parts):
+            expected = "one tensor" if self.single else f"a tuple of {len(y)} tensors"
+            raise ConfigError(f"f(t, y) returned {_describe(out)}; expected {expected}, shaped like the state {_describe(y)}")
+        checked = []
+        for part, like in zip(parts, y, strict=True):
+            if part.shape != like.shape:
+                raise ConfigError(f"f(t, y) returned shape {tuple(part.shape)} for a state of shape {tuple(like.shape)}; they must be equal")
+            if part.dtype != like.dtype:
+                if self._autocast is None or not part.is_floating_point():
+                    raise ConfigError(f"f(t, y) returned {part.dtype} for a state of {like.dtype}; cast inside f, or use torch.autocast")
+                part = part.to(like.dtype)
+            checked.append(part)
+        return tuple(checked)
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"a tensor {tuple(value.shape)}"
+    if isinstance(value, tuple | list):
+        return f"a {type(value).__name__} of {len(value)} ({', '.join(_describe(part) for part in value)})"
+    return f"a {type(value).__name__}"
+
+
+class RelativeTime:
+    """f on the common clock s ∈ [0, 1] of samples with different intervals: dy/ds = (t1 − t0) f(t0 + s (t1 − t0), y)."""
+
+    def __init__(self, f: Callable[..., Any], t0: Tensor, t1: Tensor) -> None:
+        self.f, self.t0, self.length = f, t0, t1 - t0
+        if hasattr(f, "on_step"):
+            self.on_step = f.on_step
+
+    def __call__(self, s: Tensor, y: "Tensor | State") -> "Tensor | State":
+        t = (self.t0 + s.to(self.t0.dtype) * self.length).to(s.dtype)
+        out = self.f(t, y)
+        if isinstance(out, Tensor):
+            return out * broadcast_time(self.length.to(out.dtype), out)
+        return tuple(part * broadcast_time(self.length.to(part.dtype), part) for part in out)
+
+
+def parameters_of(f: Callable[..., Any], params: Sequence[Tensor] | None) -> tuple[Tensor, ...]:
+    """The tensors besides y0 that a solve differentiates: the module's parameters and those the caller names."""
+    owner = f if isinstance(f, nn.Module) else getattr(f, "__self__", None)
+    found = list(owner.parameters()) if isinstance(owner, nn.Module) else []
+    found += list(params or ())
+    unique = {id(p): p for p in found if p.requires_grad}
+    return tuple(unique.values())
+
+
+def probe(rate: Rate, t: "float | Tensor", y: State, params: tuple[Tensor, ...], gradient: str) -> State:
+    """One evaluation with two questions asked: does f draw random numbers, and does it hide tensors that need gradients?
+
+    Both would give wrong gradients silently: backward evaluates f again, and returns gradients only for what it was told about.
+    """
+    before = _random_state(rate.device)
+    with torch.enable_grad():
+        k = rate(t, tuple(part.detach() for part in y))
+    if not torch.equal(before, _random_state(rate.device)):
+        raise ConfigError(
+            "f draws random numbers (dropout?), so dy/dt is another function at every evaluation; put the dropout outside the field, "
+            "or use fixed steps with gradient='direct'"
+        )
+    hidden = _hidden_leaves(k, params)
+    if hidden:
+        shapes = ", ".join(str(tuple(leaf.shape)) for leaf in hidden[:4])
+        raise ConfigError(
+            f"f depends on {len(hidden)} tensor(s) that require gradients and that solve was not told about (shapes {shapes}); "
+            f"pass them as params=[...], make f an nn.Module that owns them, or use gradient='direct' (now {gradient!r})"
+        )
+    return tuple(part.detach() for part in k)
+
+
+def _random_state(device: torch.device) -> Tensor:
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
+def _hidden_leaves(k: State, params: tuple[Tensor, ...]) -> list[Tensor]:
+    """Leaves of k's graph that are neither parameters nor reached only through parameters."""
+    known = {id(p) for p in params}
+    stops = {p.grad_fn for p in params if p.grad_fn is not None}
+    queue = [part.grad_fn for part in k if part.grad_fn is not None]
+    seen, hidden = set(), []
+    while queue:
+        node = queue.pop()
+        if node in seen or node in stops:
+            continue
+        seen.add(node)
+        leaf = getattr(node, "variable", None)
+        if leaf is not None and id(leaf) not in known:
+            hidden.append(leaf)
+        queue.extend(parent for parent, _ in node.next_functions if parent is not None)
+    return hidden

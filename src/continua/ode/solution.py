@@ -1,0 +1,102 @@
+"""What a solve gives back: the end state, states at asked times, how it went and what it cost."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from continua.errors import ConfigError, SolverError
+
+if TYPE_CHECKING:
+    from continua.ode.dense import DenseOutput
+
+State = tuple[Tensor, ...]
+
+
+class Status(Enum):
+    """How the solve of a sample ended; the value is the sentence for people."""
+
+    SUCCESS = "reached the end time"
+    NON_FINITE = "the state or its rate of change became infinite or not a number"
+    STEP_UNDERFLOW = "the step became too small to advance time: the equation is too stiff for this method, or the tolerance too tight"
+    MAX_STEPS = "took max_steps steps without reaching the end time"
+
+
+ADVICE = {
+    Status.NON_FINITE: "check the input and the parameters for overflow; lower the learning rate, or shorten the time interval",
+    Status.STEP_UNDERFLOW: "loosen rtol/atol, use fixed steps (steps=N), or make the field smoother",
+    Status.MAX_STEPS: "raise max_steps, loosen rtol/atol, or use fixed steps (steps=N)",
+}
+
+
+@dataclass
+class StepLog:
+    """Every tried step, in order; `sample` names the sample of each entry under per-sample control."""
+
+    t: Tensor
+    h: Tensor
+    error: Tensor
+    accepted: Tensor
+    sample: Tensor | None = None
+
+
+@dataclass
+class Stats:
+    """What a solve cost. Tensors of shape (batch,) under per-sample control, else numbers.
+
+    `nfe` counts evaluations of f in the forward pass, `nfe_backward` those in the backward pass (filled in after it); `error` of a
+    step is relative to the tolerance, so that 1 is the limit. `first_step` and `last_step` are in units of t; under batch control
+    with one end time per sample they are fractions of each sample's interval.
+    """
+
+    nfe: int | Tensor = 0
+    nfe_backward: int | Tensor = 0
+    accepted: int | Tensor = 0
+    rejected: int | Tensor = 0
+    first_step: float | Tensor = 0.0
+    last_step: float | Tensor = 0.0
+    routes: dict[str, str] = field(default_factory=dict)
+    steps: StepLog | None = None
+
+
+@dataclass
+class Solution:
+    """The result of `solve`. `y1` and `ys` have the form of `y0` (a tensor or a tuple); `ys` is (time, batch, ...)."""
+
+    y1: "Tensor | State"
+    ys: "Tensor | State | None"
+    ts: Tensor | None
+    stats: Stats
+    status: tuple[Status, ...]
+    _dense: "DenseOutput | None" = None
+
+    @property
+    def success(self) -> bool:
+        """Whether every sample reached its end time."""
+        return all(status is Status.SUCCESS for status in self.status)
+
+    def interpolate(self, t: "float | Tensor") -> "Tensor | State":
+        """The state at time t inside the interval, by the method's interpolant. Needs `dense=True`.
+
+        One time, or a sorted or unsorted 1-D tensor of times (then the result is (time, batch, ...)). Differentiable only under
+        `gradient="direct"`; elsewhere use `save_at`.
+        """
+        if self._dense is None:
+            raise ConfigError("this solution kept no interpolant; call solve(..., dense=True)")
+        single = isinstance(self.y1, Tensor)
+        times = torch.as_tensor(t, dtype=torch.float64).reshape(-1)
+        states = [torch.stack(parts) for parts in zip(*(self._dense(float(time)) for time in times), strict=True)]
+        if not (isinstance(t, Tensor) and t.ndim):
+            states = [state[0] for state in states]
+        return states[0] if single else tuple(states)
+
+
+def failure(status: Status, t: float, h: float, norm: float, samples: list[int]) -> SolverError:
+    """The error for a solve that could not go on, with its numbers as attributes."""
+    shown = ", ".join(map(str, samples[:8])) + (f", … ({len(samples)} in all)" if len(samples) > 8 else "")
+    where = f"t = {t:.6g}, step {h:.3g}, state norm {norm:.3g}, samples [{shown}]"
+    error = SolverError(f"{status.value} ({where}). What to do: {ADVICE[status]}")
+    error.status, error.t, error.h, error.norm, error.samples = status, t, h, norm, samples
+    return error
