@@ -111,8 +111,8 @@ def _data_list(options: Namespace) -> None:
         size = size_text(found.size) if found.size else f"({size_text(found.download)} to fetch)" if found.download else ""
         images = " + ".join(f"{sum(counts):,}" for counts in known.counts.values())
         shape = "×".join(map(str, known.shape))
-        rows.append((known.name, images, len(known.counts["train"]), shape, found.where(root), size))
-    show_table(f"data sets in {root}", ("name", "images", "classes", "shape", "here", "size"), rows)
+        rows.append((known.name, images, len(known.counts["train"]), shape, size, found.where(root)))
+    show_table(f"data sets in {root}", ("name", "images", "classes", "shape", "size", "here"), rows, text=(0, 5))
 
 
 def _data_fetch(options: Namespace) -> None:
@@ -179,6 +179,7 @@ def _demo(options: Namespace) -> None:
             train.images.numpy(),
             train.labels.numpy(),
             digits.classes,
+            thumb=64,
             title=f"digits32: the first 16 of each class in train ({len(train):,} images)",
         )
         advance(1)

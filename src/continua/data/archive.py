@@ -1,16 +1,16 @@
 """Unpacking archives safely: only plain files and folders, only below the one folder expected, all of it or nothing."""
 
+import io
 import shutil
 import stat
 import tarfile
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import cast
 
 from continua.data.progress import progress_bar
 from continua.errors import DataError
@@ -45,7 +45,9 @@ def unpack(archive: Path, root: Path, folder: str) -> Path:
                 if not (Path(temporary) / folder).is_dir():
                     raise DataError(f"{archive} does not hold a folder {folder}; it is not the official archive")
                 (Path(temporary) / folder).rename(target)
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, RuntimeError) as error:
+    except DataError:
+        raise
+    except Exception as error:  # each archive format and compression has its own errors for damage
         raise DataError(f"{archive} cannot be unpacked ({error}); delete it and fetch again") from None
     return target
 
@@ -89,10 +91,7 @@ def _write(pack: tarfile.TarFile | zipfile.ZipFile, member: _Member, target: Pat
         shutil.copyfileobj(source, copy, 1 << 20)
 
 
-def _stream(pack: tarfile.TarFile | zipfile.ZipFile, member: _Member) -> IO[bytes]:
+def _stream(pack: tarfile.TarFile | zipfile.ZipFile, member: _Member) -> io.BufferedIOBase:
     if isinstance(pack, zipfile.ZipFile):
-        return pack.open(member.name)
-    stream = pack.extractfile(member.name)
-    if stream is None:  # cannot be: _judge lets only plain files through
-        raise tarfile.ReadError(f"{member.name} has no contents")
-    return stream
+        return cast(io.BufferedIOBase, pack.open(cast(zipfile.ZipInfo, member.source)))
+    return cast(io.BufferedIOBase, pack.extractfile(cast(tarfile.TarInfo, member.source)))

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Protocol
 
 from continua.data.cifar import CIFAR10, CIFAR100
-from continua.data.dataset import DataSet
+from continua.data.dataset import DataSet, chosen_splits
 from continua.data.digits import DIGITS, DIGITS32
 from continua.data.folder import data_folder
 from continua.data.idx import FASHION_MNIST, MNIST
+from continua.data.image_folder import load_image_folder
 from continua.data.sources import REMOTES
 from continua.data.subset import hold_out, take_per_class
 from continua.data.tiny_imagenet import TINY_IMAGENET_200
@@ -47,6 +48,7 @@ class Known(Protocol):
         ...
 
 
+IMAGE_FOLDER = "image_folder"
 CATALOGUE: dict[str, Known] = {
     known.name: known for known in (DIGITS, DIGITS32, CIFAR10, CIFAR100, MNIST, FASHION_MNIST, TINY_IMAGENET_200)
 }
@@ -56,9 +58,12 @@ def find(name: str) -> Known:
     """The set of this name, or an error that suggests the nearest."""
     if name in CATALOGUE:
         return CATALOGUE[name]
-    near = difflib.get_close_matches(name.lower().replace("-", "_"), CATALOGUE, n=1, cutoff=0.5)
+    if name == IMAGE_FOLDER:
+        raise ConfigError(f"{name} is a tree of your own: there is no official copy to fetch or to compare it with")
+    names = [*CATALOGUE, IMAGE_FOLDER]
+    near = difflib.get_close_matches(name.lower().replace("-", "_"), names, n=1, cutoff=0.5)
     suggestion = f"did you mean {near[0]!r}? " if near else ""
-    raise ConfigError(f"no data set is called {name!r}; {suggestion}Known: {', '.join(CATALOGUE)}")
+    raise ConfigError(f"no data set is called {name!r}; {suggestion}Known: {', '.join(names)}")
 
 
 def remedy(known: Known) -> str:
@@ -66,6 +71,14 @@ def remedy(known: Known) -> str:
     if known.name not in REMOTES:
         return "install scikit-learn again"
     return f"run `continua data fetch {known.name}`, or name the folder that has it with --data-dir or CONTINUA_DATA"
+
+
+def _whole(name: str, root: Path, splits: Iterable[str] | None) -> DataSet:
+    if name == IMAGE_FOLDER:
+        found = load_image_folder(root)
+        return replace(found, splits={split: found.splits[split] for split in chosen_splits(name, splits, tuple(found.splits))})
+    known = find(name)
+    return known.load(root, remedy(known), splits)
 
 
 def load(
@@ -77,13 +90,12 @@ def load(
     seed: int = 0,
     holdout: float | None = None,
 ) -> DataSet:
-    """The data set `name`, its images in memory.
+    """The data set `name`, its images in memory; or "image_folder", the tree of class folders at `data_dir`, read as it is used.
 
     `splits`: which to read (default: all that are there). `per_class`: keep this many training images of each class.
     `holdout`: move this fraction of the training images that are left to a split "holdout". Both are drawn by `seed`.
     """
-    known = find(name)
-    found = known.load(data_folder(data_dir), remedy(known), splits)
+    found = _whole(name, data_folder(data_dir), splits)
     if per_class is None and holdout is None:
         return found
     train = found["train"]

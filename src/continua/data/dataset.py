@@ -79,7 +79,7 @@ def chosen_splits(name: str, wanted: Iterable[str] | None, known: Sequence[str])
     return wanted
 
 
-def checked_labels(labels: Sequence[int], classes: int, count: int, path: Path, remedy: str) -> Int64[Tensor, "n"]:
+def checked_labels(labels: Sequence[object], classes: int, count: int, path: Path, remedy: str) -> Int64[Tensor, "n"]:
     """Labels as a tensor, once there are `count` of them and each is 0 … classes − 1."""
     if len(labels) != count:
         raise DataError(f"{path} holds {len(labels):,} labels, expected {count:,}; {remedy}")

@@ -121,7 +121,7 @@ def _transfer(address: str, remote: Remote, part: Path, timeout: float) -> None:
                 part.unlink()
                 raise _GiveUp(f"sent {arrived:,} bytes, expected {total:,}")
     except urllib.error.HTTPError as error:
-        if error.code == 416:  # "range not satisfiable": our part is not a beginning of this file, or all of it
+        if error.code == 416 and start:  # "range not satisfiable": our part is not a beginning of this file, or all of it
             _start_over_unless_whole(part, remote)
         elif error.code >= 500 or error.code == 429:
             raise _TryAgain(f"HTTP {error.code} {error.reason}") from None

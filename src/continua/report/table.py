@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 WIDE = 160  # columns
 
 
-def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers_from: int = 1) -> None:
-    """Print a table; columns from `numbers_from` on are aligned to the right."""
+def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, text: Sequence[int] = (0,)) -> None:
+    """Print a table; all columns but those in `text` are aligned to the right and never wrapped."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -17,8 +17,8 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
     console = Console(width=None if sys.stdout.isatty() else WIDE)
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for position, column in enumerate(columns):
-        right = position >= numbers_from
-        table.add_column(Text(column), justify="right" if right else "left", no_wrap=right or position == 0)
+        words = position in text
+        table.add_column(Text(column), justify="left" if words else "right", no_wrap=not words, overflow="fold")
     for row in rows:
         table.add_row(*(Text(f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else str(cell)) for cell in row))
     console.print(Text(title), style="bold", soft_wrap=True)
