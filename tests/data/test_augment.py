@@ -142,7 +142,13 @@ def test_colour_factors_stay_within_their_strength():
     bright = Augmentation(brightness=0.3).apply(grey, 0, 0, torch.arange(4000))[:, 0, 0, 0] * 2.55
     assert 0.7 <= bright.min() < 0.705
     assert 1.295 < bright.max() <= 1.3
-    assert Augmentation(brightness=2.0).apply(grey, 0, 0, torch.arange(4000)).min() >= 0
+
+
+def test_strengths_above_one_never_turn_dark_into_light():
+    half_light = torch.tensor([[[100, 140]]], dtype=torch.uint8).expand(500, 1, 1, 2)
+    dark, light = Augmentation(contrast=2.0).apply(half_light, 0, 0, torch.arange(500))[:, 0, 0].unbind(1)
+    assert (light >= dark).all()
+    assert (light - dark).min() < 0.005
 
 
 def test_imagenets_colour_components_are_orthonormal():
