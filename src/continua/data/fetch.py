@@ -89,7 +89,8 @@ def _download_from(address: str, remote: Remote, part: Path, patience: Patience)
             fruitless = 0 if arrived > before else fruitless + 1
             if fruitless >= patience.attempts:
                 raise _GiveUp(f"{trouble}, {fruitless} times without a byte arriving") from None
-            time.sleep(patience.pause * 2**fruitless if fruitless else 0)
+            if fruitless:
+                time.sleep(patience.pause * 2 ** (fruitless - 1))
             continue
         found = _md5(part)
         if found == remote.md5:

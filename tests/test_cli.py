@@ -1,0 +1,169 @@
+"""The command line: what it prints, what it makes, and one line with exit code 2 when something is wrong."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from official import SMALL_CIFAR10, random_bytes, tar_gz, write_cifar10_python, write_tiny
+from PIL import Image
+
+from continua import ContinuaError
+from continua.cli import main
+from continua.data.catalogue import CATALOGUE
+from continua.data.sources import CONTENTS_MD5, REMOTES
+
+PIXELS, LABELS = random_bytes(30, 3072), [i % 10 for i in range(30)]
+
+
+@pytest.fixture
+def small_cifar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """The catalogue's CIFAR-10 becomes a small one, whose archive is returned."""
+    folder = write_cifar10_python(tmp_path / "made", PIXELS, LABELS)
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    archive = tar_gz({f"cifar-10-batches-py/{name}": contents for name, contents in files.items()})
+    remote = replace(
+        REMOTES["cifar10"]["python"][0],
+        md5=hashlib.md5(archive).hexdigest(),
+        size=len(archive),
+        addresses=("http://127.0.0.1:9/cifar-10-python.tar.gz",),
+    )
+    monkeypatch.setitem(REMOTES, "cifar10", {"python": (remote,)})
+    monkeypatch.setitem(CATALOGUE, "cifar10", SMALL_CIFAR10)
+    monkeypatch.setitem(CONTENTS_MD5, "cifar10", {name: hashlib.md5(contents).hexdigest() for name, contents in files.items()})
+    return archive
+
+
+def failed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The one line on stderr of a command that fails with exit code 2."""
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("continua: ")
+    assert error.count("\n") == 1
+    return error
+
+
+def test_no_words_print_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    shown = capsys.readouterr().out
+    assert "demo" in shown
+    assert "data" in shown
+
+
+def test_the_demo_runs_as_a_command_without_a_warning(tmp_path: Path) -> None:
+    out = tmp_path / "with a space"
+    words = [sys.executable, "-W", "always", "-m", "continua", "demo", "--out", str(out)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=tmp_path, env=os.environ | {"COLUMNS": "100"})
+    assert "Warning" not in done.stderr
+    assert "loading the embedded digits" in done.stderr  # the progress bar
+    assert [line.split() for line in done.stdout.splitlines() if line.startswith(("train", "test"))] == [
+        ["train", "1,438", "142", "146", "142", "146", "145", "146", "145", "143", "139", "144"],
+        ["test", "359", "36", "36", "35", "37", "36", "36", "36", "36", "35", "36"],
+    ]
+    made = [path.name for path in out.iterdir()]
+    assert len(made) == 1
+    assert str(out / made[0]) in done.stdout.splitlines()[-1]
+    with Image.open(out / made[0]) as picture:
+        assert picture.width > 16 * 64
+
+
+def test_the_demo_works_again_in_the_same_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        assert main(["demo", "--out", str(tmp_path / "out")]) == 0
+    assert len(list((tmp_path / "out").iterdir())) == 1
+
+
+def test_list_shows_every_set_and_what_is_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_cifar10_python(tmp_path, PIXELS, LABELS)
+    write_tiny(tmp_path, ("val",))
+    assert main(["data", "list", "--data-dir", str(tmp_path)]) == 0
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert str(tmp_path) in lines[0]
+    rows = {line.split()[0]: line for line in lines if line.split()}
+    assert set(CATALOGUE) <= set(rows)
+    assert rows["digits"].endswith("embedded")
+    assert "cifar-10-batches-py" in rows["cifar10"]
+    assert rows["tiny_imagenet_200"].endswith("tiny-imagenet-200 (lacks train)")
+    assert rows["mnist"].split()[-1] == "no"
+    assert "(169 MB to fetch)" not in rows["cifar100"]  # its size is not published
+
+
+def test_fetch_then_check_then_list(small_cifar: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "cifar-10-python.tar.gz").write_bytes(small_cifar)
+    where = ["--data-dir", str(data)]
+    assert main(["data", "fetch", "cifar10", *where]) == 0
+    assert f"fetched {data / 'cifar-10-batches-py'}" in capsys.readouterr().out
+    assert main(["data", "check", "cifar10", *where]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("official") == 7
+    assert shown.splitlines()[-1] == "cifar10: all right"
+    assert main(["data", "fetch", "cifar10", *where]) == 0
+    assert "is here already" in capsys.readouterr().out
+
+
+def test_check_of_a_changed_file_shows_the_table_and_fails(small_cifar: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    batch = tmp_path / "made" / "cifar-10-batches-py" / "data_batch_3"
+    batch.write_bytes(batch.read_bytes().replace(PIXELS[8].tobytes(), PIXELS[9].tobytes()))
+    assert main(["data", "check", "cifar10", "--data-dir", str(tmp_path / "made")]) == 2
+    shown = capsys.readouterr()
+    assert [line.split()[-1] for line in shown.out.splitlines() if line.startswith("data_batch_3")] == ["WRONG"]
+    assert "data_batch_3 has MD5" in shown.err
+    assert shown.err.count("\n") == 1
+
+
+def test_a_fetch_without_a_network_fails_in_one_line_and_leaves_nothing(
+    small_cifar: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("continua.data.fetch.time.sleep", pauses.append)
+    error = failed(capsys, "data", "fetch", "cifar10", "--data-dir", str(tmp_path / "new"), "--mirror", "http://127.0.0.1:9/mine")
+    assert "http://127.0.0.1:9/mine/cifar-10-python.tar.gz: no connection" in error
+    assert "4 times without a byte" in error
+    assert list((tmp_path / "new").iterdir()) == []
+    assert pauses == [1, 2, 4] * 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["data", "check", "cifra10"], "did you mean 'cifar10'?"),
+        (["data", "fetch", "fashon_mnist"], "did you mean 'fashion_mnist'?"),
+        (["data", "check", "cifar10", "--data-dir", "nowhere"], "run `continua data fetch cifar10`"),
+        (["data", "fetch", "mnist", "--layout", "binary"], "mnist has no layout 'binary'; it has idx"),
+        (["data", "fetch", "digits", "--layout", "binary"], "it is embedded"),
+        (["data", "check", "image_folder"], "a tree of your own"),
+        (["data", "check"], "required"),
+        (["data", "chek", "cifar10"], "invalid choice: 'chek'"),
+        (["dmeo"], "invalid choice: 'dmeo'"),
+        (["data", "list", "--no-such-option"], "--no-such-option"),
+        (["data", "fetch", "mnist", "--timeout", "soon"], "soon"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said in failed(capsys, *words)
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("in the way")
+    assert str(tmp_path / "file") in failed_after_progress(capsys, "demo", "--out", str(tmp_path / "file"))
+
+
+def failed_after_progress(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(words) == 2
+    return capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("words", [["--debug", "data", "check", "cifra10"], ["data", "check", "cifra10", "--debug"]])
+def test_debug_shows_the_traceback(words: list[str]) -> None:
+    with pytest.raises(ContinuaError):
+        main(words)
+
+
+def test_fetching_what_is_embedded_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "fetch", "digits"]) == 0
+    assert "digits is here already" in capsys.readouterr().out
