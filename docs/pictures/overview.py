@@ -1,7 +1,7 @@
 """Draw the README's picture: filters as functions of space, states and kernels as functions of depth. `make pictures` runs this.
 
 Everything drawn is computed. A shape flows through dh/dt = -h + 2 tanh(3 F(·, ·; t) * h), whose filter F is a second derivative of a
-Gaussian that turns and widens with t; Dormand-Prince 5(4) chooses the steps.
+Gaussian that turns and widens with t; our own solver chooses the steps.
 """
 
 from pathlib import Path
@@ -11,11 +11,13 @@ import matplotlib
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
 import numpy as np
+import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap, to_rgb
 from matplotlib.figure import Figure, SubFigure
-from scipy.integrate import solve_ivp
-from scipy.signal import fftconvolve
+from torch.nn.functional import conv2d
+
+from continua.ode import Solution, solve
 
 T1 = 2.0
 SIZE = 64
@@ -42,15 +44,16 @@ def kernel(t: float, radius: int = 13) -> np.ndarray:
     return -(c * c * np.outer(g0, g2) + 2 * c * s * np.outer(g1, g1) + s * s * np.outer(g2, g0))
 
 
-def field(t: float, h: np.ndarray) -> np.ndarray:
-    image = h.reshape(SIZE, SIZE)
-    return (-image + 2 * np.tanh(3 * fftconvolve(image, kernel(t), "same"))).ravel()
+def field(t: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+    # conv2d does not mirror the kernel; F is even, so that is the convolution.
+    return -h + 2 * torch.tanh(3 * conv2d(h, torch.from_numpy(kernel(float(t)))[None, None], padding="same"))
 
 
-def shape() -> np.ndarray:
-    """The input: a ring with a gap."""
+def flow() -> Solution:
+    """A ring with a gap, carried from t = 0 to T1."""
     y, x = np.mgrid[:SIZE, :SIZE] - (SIZE - 1) / 2
-    return ((abs(np.hypot(x, y) - 19) < 2.5) & (abs(np.arctan2(y, x)) > 0.5)).astype(float)
+    ring = (abs(np.hypot(x, y) - 19) < 2.5) & (abs(np.arctan2(y, x)) > 0.5)
+    return solve(field, torch.from_numpy(ring.astype(float))[None, None], 0.0, T1, rtol=1e-4, atol=1e-4, dense=True, record_steps=True)
 
 
 def draw_space(panel: SubFigure, ink: str, faint: str) -> None:
@@ -70,19 +73,24 @@ def draw_space(panel: SubFigure, ink: str, faint: str) -> None:
 
 def draw_depth(panel: SubFigure, ink: str, faint: str) -> None:
     """The state of four pixels, the state of all of them, and the kernel, over the same t."""
-    flow = solve_ivp(field, (0, T1), shape().ravel(), rtol=1e-4, atol=1e-4, dense_output=True)
+    solution = flow()
+    steps = solution.stats.steps
+    dots = [*steps.t[steps.accepted].tolist(), T1]
+
+    def state(t: float) -> np.ndarray:
+        return solution.interpolate(float(t))[0, 0].numpy()
+
     curves, states, kernels = panel.subplots(
         3, 1, gridspec_kw=dict(left=0.08, right=0.985, top=0.83, bottom=0.09, height_ratios=[1.1, 1, 1], hspace=0.14)
     )
     smooth = np.linspace(0, T1, 300)
     for colour, (y, x) in zip(COLOURS, [(32, 13), (13, 32), (32, 32), (24, 46)], strict=True):
-        pixel = y * SIZE + x
-        curves.plot(smooth, flow.sol(smooth)[pixel], color=colour, lw=1.8, solid_capstyle="round")
-        curves.plot(flow.t, flow.y[pixel], "o", color=colour, ms=3.5, mec="none")
+        curves.plot(smooth, [state(t)[y, x] for t in smooth], color=colour, lw=1.8, solid_capstyle="round")
+        curves.plot(dots, [state(t)[y, x] for t in dots], "o", color=colour, ms=3.5, mec="none")
     bare(curves).set(xlim=(-0.2, T1 + 0.2), ylim=(-1.2, 1.5))
     curves.plot([0, T1], [-1.1, -1.1], color=faint, lw=0.8)
-    curves.plot(flow.t, np.full_like(flow.t, -1.1), "|", color=faint, ms=7, mew=0.8)
-    for ax, name, image_at in [(states, "h", lambda t: flow.sol(t).reshape(SIZE, SIZE)), (kernels, "F", kernel)]:
+    curves.plot(dots, np.full_like(dots, -1.1), "|", color=faint, ms=7, mew=0.8)
+    for ax, name, image_at in [(states, "h", state), (kernels, "F", kernel)]:
         bare(ax)
         for t in TIMES:
             small = ax.inset_axes([(t + 0.02) / (T1 + 0.4), 0, 0.36 / (T1 + 0.4), 1])
