@@ -1,5 +1,8 @@
 """One family of errors. Each message says what was given, what was expected and what to do next."""
 
+from collections.abc import Sequence
+from math import nan
+
 
 class ContinuaError(Exception):
     """Base of every error that Continua raises on purpose; the command line prints it as one line."""
@@ -14,7 +17,13 @@ class ConfigError(ContinuaError, ValueError):
 
 
 class SolverError(ContinuaError, ArithmeticError):
-    """An ODE solve that could not reach its end time."""
+    """An ODE solve that could not reach its end time: how it ended, where, and which samples of the batch were at fault."""
+
+    def __init__(
+        self, message: str, *, status: object = None, t: float = nan, h: float = nan, norm: float = nan, samples: Sequence[int] = ()
+    ) -> None:
+        super().__init__(message)
+        self.status, self.t, self.h, self.norm, self.samples = status, t, h, norm, list(samples)
 
 
 class ContinuaWarning(UserWarning):

@@ -48,7 +48,7 @@ class AdjointSolve(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *cotangents: Tensor) -> tuple[Any, ...]:
+    def backward(ctx: Any, *cotangents: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         count, problem, times = ctx.count, ctx.problem, ctx.times
         kept = 2 * count if times else count
         params, outputs = ctx.saved_tensors[:-kept], ctx.saved_tensors[-kept:]
@@ -100,4 +100,3 @@ class _AugmentedRate(Rate):
 
     def on_step(self, index: int, recomputing: bool) -> None:
         self.forward.on_step(index, True)
-

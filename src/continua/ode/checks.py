@@ -90,4 +90,6 @@ def warn_of_noise(config: SolverConfig, y0: State) -> None:
     if max(config.rtol, config.atol) < limit and key not in _warned:
         _warned.add(key)
         text = f"rtol={config.rtol:g}, atol={config.atol:g} are below what {name} arithmetic resolves (about {limit:.1g})"
-        warnings.warn(f"{text}; steps will follow rounding noise. Loosen the tolerances, or compute in a wider dtype.", ContinuaWarning, stacklevel=4)
+        warnings.warn(
+            f"{text}; steps will follow rounding noise. Loosen the tolerances, or compute in a wider dtype.", ContinuaWarning, stacklevel=4
+        )

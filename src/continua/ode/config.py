@@ -47,6 +47,49 @@ class Controller:
                 object.__setattr__(self, name, value)
 
 
+@dataclass(frozen=True)
+class ImplicitOptions:
+    """How the stage equations of an implicit method are solved.
+
+    `solver`: "newton" (Newton–Krylov: linear systems by GMRES, for stiff equations) or "fixed_point" (plain iteration: converges only
+    while the step is short, about |h λ| < 1). An iteration has converged when its last correction, relative to the state, is at most
+    `tol` (default eps^(3/4): 2e-12 in float64, 6e-6 in float32). `max_iterations` per step: by default 20 for Newton, 200 for fixed
+    point. `krylov`: the largest dimension of a Krylov space. `jacobian`: "exact" (forward-mode derivatives of f) or "difference" (central
+    differences, for an f whose operations have no forward-mode derivative).
+    """
+
+    solver: Literal["newton", "fixed_point"] = "newton"
+    tol: float | None = None
+    max_iterations: int | None = None
+    krylov: int = 50
+    jacobian: Literal["exact", "difference"] = "exact"
+
+    @classmethod
+    def of(cls, given: "Mapping[str, Any] | ImplicitOptions | None") -> "ImplicitOptions":
+        if isinstance(given, ImplicitOptions):
+            return given
+        options, known = dict(given or {}), [f.name for f in fields(cls)]
+        for name in options:
+            if name not in known:
+                near = get_close_matches(str(name), known, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+                raise ConfigError(f"implicit_options: unknown option {name!r}; {hint}")
+        return cls(**options)
+
+    def __post_init__(self) -> None:
+        for name, values in dict(solver=("newton", "fixed_point"), jacobian=("exact", "difference")).items():
+            if getattr(self, name) not in values:
+                raise ConfigError(f"implicit_options: {name}={getattr(self, name)!r}; expected one of {', '.join(map(repr, values))}")
+        if self.tol is not None and not (isinstance(self.tol, int | float) and 0 < self.tol < 1):
+            raise ConfigError(f"implicit_options: tol={self.tol!r}; expected a number between 0 and 1, relative to the state")
+        if self.max_iterations is None:
+            object.__setattr__(self, "max_iterations", 20 if self.solver == "newton" else 200)
+        for name in ("max_iterations", "krylov"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ConfigError(f"implicit_options: {name}={value!r}; expected a whole number of at least 1")
+
+
 GRADIENTS = ("checkpoint", "direct", "reversible", "adjoint")
 
 
@@ -90,14 +133,17 @@ class SolverConfig:
         self._check_numbers()
         self._check_choices()
         tableau = self.tableau
-        if self.steps is None and tableau.b_error is None:
+        if self.steps is None and (tableau.b_error is None or not tableau.explicit):
             kind = "an implicit method" if not tableau.explicit else "a method without an error estimate"
             raise ConfigError(f"{tableau.name} is {kind} and cannot choose its steps; give steps=N, or use dopri5, tsit5, bosh3, ...")
-        if not tableau.explicit and self.gradient in ("reversible", "adjoint"):
-            raise ConfigError(f"{tableau.name} is implicit: gradient={self.gradient!r} needs an explicit method; use 'checkpoint'")
+        if not tableau.explicit and self.gradient != "checkpoint":
+            text = f"{tableau.name} is implicit: gradient={self.gradient!r} needs an explicit method"
+            raise ConfigError(f"{text}; use 'checkpoint', which differentiates implicit steps by the implicit function theorem")
         if self.control == "sample" and (self.gradient in ("reversible", "adjoint") or not tableau.explicit):
             what = f"gradient={self.gradient!r}" if tableau.explicit else f"the implicit method {tableau.name}"
-            raise ConfigError(f"{what} cannot be combined with control='sample'; use control='batch', or an explicit method with 'checkpoint'")
+            raise ConfigError(
+                f"{what} cannot be combined with control='sample'; use control='batch', or an explicit method with 'checkpoint'"
+            )
         if self.segments is not None and self.gradient != "checkpoint":
             raise ConfigError(f"segments={self.segments!r} belongs to gradient='checkpoint', but gradient is {self.gradient!r}")
 
@@ -120,17 +166,21 @@ class SolverConfig:
         for name, values in allowed.items():
             if getattr(self, name) not in values:
                 raise ConfigError(f"{name}={getattr(self, name)!r}; expected one of {', '.join(map(repr, values))}")
-        _ = self.step_controller
+        _ = self.step_controller, self.implicit
 
     @property
     def tableau(self) -> Tableau:
         return method(self.method)
 
     @property
+    def implicit(self) -> ImplicitOptions:
+        return ImplicitOptions.of(self.implicit_options)
+
+    @property
     def step_controller(self) -> Controller:
         if isinstance(self.controller, Controller):
             return self.controller
-        options = {"kind": self.controller} if isinstance(self.controller, str) else dict(self.controller)
+        options: dict[str, Any] = {"kind": self.controller} if isinstance(self.controller, str) else dict(self.controller)
         try:
             return Controller(**options)
         except TypeError as error:

@@ -108,7 +108,7 @@ class CheckpointSolve(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *cotangents: Tensor | None) -> tuple[Any, ...]:
+    def backward(ctx: Any, *cotangents: Tensor | None) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         count, saved = ctx.count, ctx.saved_tensors
         params = saved[: len(saved) - count * len(ctx.starts)]
         states = [saved[len(params) + count * i : len(params) + count * (i + 1)] for i in range(len(ctx.starts))]

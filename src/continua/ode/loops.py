@@ -49,7 +49,7 @@ class FixedSteps:
     def __init__(self, problem: Problem, steps: int) -> None:
         self.problem, self.steps = problem, steps
         self.y, self.stats = problem.y0, Stats()
-        self.status = (Status.SUCCESS,) * problem.batch
+        self.status: tuple[Status, ...] = (Status.SUCCESS,) * problem.batch
 
     def __iter__(self) -> Iterator[Step]:
         p, calls = self.problem, self.problem.rate.calls
@@ -88,7 +88,7 @@ class BatchSteps:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.y, self.stats = problem.y0, Stats()
-        self.status = (Status.SUCCESS,) * problem.batch
+        self.status: tuple[Status, ...] = (Status.SUCCESS,) * problem.batch
         self._log: list[tuple[float, float, float, bool]] = []
 
     def __iter__(self) -> Iterator[Step]:

@@ -56,7 +56,9 @@ class Rate:
         checked = []
         for part, like in zip(parts, y, strict=True):
             if part.shape != like.shape:
-                raise ConfigError(f"f(t, y) returned shape {tuple(part.shape)} for a state of shape {tuple(like.shape)}; they must be equal")
+                raise ConfigError(
+                    f"f(t, y) returned shape {tuple(part.shape)} for a state of shape {tuple(like.shape)}; they must be equal"
+                )
             if part.dtype != like.dtype:
                 if self._autocast is None or not part.is_floating_point():
                     raise ConfigError(f"f(t, y) returned {part.dtype} for a state of {like.dtype}; cast inside f, or use torch.autocast")
@@ -73,13 +75,16 @@ def _describe(value: Any) -> str:
     return f"a {type(value).__name__}"
 
 
+def _unasked(index: int, recomputing: bool) -> None:
+    """For a field that does not ask which step it is in."""
+
+
 class RelativeTime:
     """f on the common clock s ∈ [0, 1] of samples with different intervals: dy/ds = (t1 − t0) f(t0 + s (t1 − t0), y)."""
 
     def __init__(self, f: Callable[..., Any], t0: Tensor, t1: Tensor) -> None:
         self.f, self.t0, self.length = f, t0, t1 - t0
-        if hasattr(f, "on_step"):
-            self.on_step = f.on_step
+        self.on_step = getattr(f, "on_step", _unasked)
 
     def __call__(self, s: Tensor, y: "Tensor | State") -> "Tensor | State":
         t = (self.t0 + s.to(self.t0.dtype) * self.length).to(s.dtype)

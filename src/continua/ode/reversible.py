@@ -71,7 +71,7 @@ class ReversibleSolve(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *cotangents: Tensor) -> tuple[Any, ...]:
+    def backward(ctx: Any, *cotangents: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         count, rate, tableau, saved = ctx.count, ctx.rate, ctx.tableau, ctx.saved_tensors
         calls = rate.calls
         y, z = saved[-2 * count : -count], saved[-count:]

@@ -37,7 +37,7 @@ class SampleSteps:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.y = problem.y0
-        self.status = (Status.SUCCESS,) * problem.batch
+        self.status: tuple[Status, ...] = (Status.SUCCESS,) * problem.batch
         zero = torch.zeros(problem.batch, dtype=torch.int64, device=problem.rate.device)
         size = torch.zeros(problem.batch, dtype=torch.float64, device=problem.rate.device)
         self.stats = Stats(zero, zero.clone(), zero.clone(), zero.clone(), size, size.clone())

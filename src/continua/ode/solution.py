@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from continua.ode.dense import DenseOutput
 
 State = tuple[Tensor, ...]
+PerSample = Any  # a number for the batch, or a tensor of one per sample
 
 
 class Status(Enum):
@@ -51,12 +52,12 @@ class Stats:
     with one end time per sample they are fractions of each sample's interval.
     """
 
-    nfe: int | Tensor = 0
-    nfe_backward: int | Tensor = 0
-    accepted: int | Tensor = 0
-    rejected: int | Tensor = 0
-    first_step: float | Tensor = 0.0
-    last_step: float | Tensor = 0.0
+    nfe: PerSample = 0
+    nfe_backward: PerSample = 0
+    accepted: PerSample = 0
+    rejected: PerSample = 0
+    first_step: PerSample = 0.0
+    last_step: PerSample = 0.0
     routes: dict[str, str] = field(default_factory=dict)
     steps: StepLog | None = None
 
@@ -97,6 +98,5 @@ def failure(status: Status, t: float, h: float, norm: float, samples: list[int])
     """The error for a solve that could not go on, with its numbers as attributes."""
     shown = ", ".join(map(str, samples[:8])) + (f", … ({len(samples)} in all)" if len(samples) > 8 else "")
     where = f"t = {t:.6g}, step {h:.3g}, state norm {norm:.3g}, samples [{shown}]"
-    error = SolverError(f"{status.value} ({where}). What to do: {ADVICE[status]}")
-    error.status, error.t, error.h, error.norm, error.samples = status, t, h, norm, samples
-    return error
+    message = f"{status.value} ({where}). What to do: {ADVICE[status]}"
+    return SolverError(message, status=status, t=t, h=h, norm=norm, samples=samples)

@@ -157,7 +157,9 @@ class _Solver:
 
     def _refuse_states_without_gradient(self, dense: bool) -> None:
         if self.config.gradient == "reversible" and (dense or (self.times is not None and self.differentiate)):
-            raise ConfigError("gradient='reversible' gives y1 only: it keeps no states inside; use gradient='checkpoint' for save_at or dense")
+            raise ConfigError(
+                "gradient='reversible' gives y1 only: it keeps no states inside; use gradient='checkpoint' for save_at or dense"
+            )
 
     def _first_rate(self, t0: Time) -> State | None:
         """f(t0, y0), with the questions of `probe` asked where backward will evaluate f again."""

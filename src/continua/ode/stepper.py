@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from continua.ode.rate import Rate, broadcast_time
 from continua.ode.solution import State
 from continua.ode.tableau import Tableau
 
-Time = float | Tensor  # one number for the batch, or (batch,) in float64
+Time = Any  # a number for the batch, or a (batch,) tensor in float64
 
 
 @dataclass

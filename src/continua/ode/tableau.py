@@ -65,7 +65,9 @@ class Tableau:
             raise ConfigError(f"tableau {self.name}: declared order {self.order}, but its order conditions hold only up to {found}")
         object.__setattr__(self, "order", self.order or found)
         if self.b_error is not None and abs(sum(self.b_error)) > 1e-10:
-            raise ConfigError(f"tableau {self.name}: b_error sums to {sum(self.b_error):.12g}; the weights b − b̂ of an error estimate sum to 0")
+            raise ConfigError(
+                f"tableau {self.name}: b_error sums to {sum(self.b_error):.12g}; the weights b − b̂ of an error estimate sum to 0"
+            )
 
     @property
     def stages(self) -> int:
@@ -127,9 +129,7 @@ MIDPOINT = Tableau(a=[[], [1 / 2]], b=[0, 1], c=[0, 1 / 2], order=2, name="midpo
 HEUN = Tableau(a=[[], [1]], b=[1 / 2, 1 / 2], c=[0, 1], b_error=[-1 / 2, 1 / 2], order=2, name="heun")
 RALSTON = Tableau(a=[[], [2 / 3]], b=[1 / 4, 3 / 4], c=[0, 2 / 3], b_error=[-3 / 4, 3 / 4], order=2, name="ralston")
 RK4 = Tableau(a=[[], [1 / 2], [0, 1 / 2], [0, 0, 1]], b=[1 / 6, 1 / 3, 1 / 3, 1 / 6], c=[0, 1 / 2, 1 / 2, 1], order=4, name="rk4")
-RK38 = Tableau(
-    a=[[], [1 / 3], [-1 / 3, 1], [1, -1, 1]], b=[1 / 8, 3 / 8, 3 / 8, 1 / 8], c=[0, 1 / 3, 2 / 3, 1], order=4, name="rk38"
-)
+RK38 = Tableau(a=[[], [1 / 3], [-1 / 3, 1], [1, -1, 1]], b=[1 / 8, 3 / 8, 3 / 8, 1 / 8], c=[0, 1 / 3, 2 / 3, 1], order=4, name="rk38")
 # Bogacki & Shampine 1989.
 BOSH3 = Tableau(
     a=[[], [1 / 2], [0, 3 / 4], [2 / 9, 1 / 3, 4 / 9]],

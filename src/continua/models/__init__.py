@@ -1,0 +1,18 @@
+"""The zoo: models by name, each with the exact parameter count of its paper."""
+
+from continua.models import dcn as _dcn  # registers its models  # noqa: F401
+from continua.models.network import Network
+from continua.models.pretrained import from_pretrained, save_pretrained
+from continua.models.registry import ModelEntry, create_model, list_models, model_entry, option_names, register_model
+
+__all__ = [
+    "ModelEntry",
+    "Network",
+    "create_model",
+    "from_pretrained",
+    "list_models",
+    "model_entry",
+    "option_names",
+    "register_model",
+    "save_pretrained",
+]

@@ -1,0 +1,139 @@
+"""What every model of the zoo has in common: stem → block → transition → block → … → head."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from continua.blocks import ODEBlock
+from continua.errors import ConfigError
+from continua.ode import SolverConfig, Stats, broadcast_time
+
+EndTimes = Mapping[int, "float | Tensor"]
+
+
+class Network(nn.Module):
+    """A stem, blocks that carry the state with transitions between them, and a head.
+
+    A subclass sets `stem`, `blocks`, `transitions` (one fewer), `head`, and `options`: the keyword arguments that build it again.
+    """
+
+    name: str = ""
+    options: dict[str, Any]
+    stem: nn.Module
+    blocks: nn.ModuleList
+    transitions: nn.ModuleList
+    head: nn.Module
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Name and options as plain data, enough for `create_model` to build the same network."""
+        return {"model": self.name, "options": _plain(self.options)}
+
+    def forward(self, images: Tensor, *, t1: EndTimes | None = None, input_scale: "float | Tensor | None" = None) -> Tensor:
+        """Logits. `t1`: end times of some blocks by index, one number or one per sample; `input_scale`: factor of all block inputs."""
+        return self.forward_head(self.forward_features(images, t1=t1, input_scale=input_scale))
+
+    def forward_features(self, images: Tensor, *, t1: EndTimes | None = None, input_scale: "float | Tensor | None" = None) -> Tensor:
+        """The state after the last block."""
+        return self._walk(images, len(self.blocks), t1, input_scale)
+
+    def forward_head(self, h: Tensor) -> Tensor:
+        """Logits from the state after the last block."""
+        return self.head(h)
+
+    def forward_intermediates(
+        self,
+        images: Tensor,
+        block: int = 0,
+        times: "Sequence[float] | Tensor | None" = None,
+        *,
+        t1: EndTimes | None = None,
+        input_scale: "float | Tensor | None" = None,
+    ) -> Tensor:
+        """States inside the network, (time, batch, channels, height, width).
+
+        Of an ODE block: h at `times` (default: its start and end). Of a block without time: the state before and after it.
+        """
+        index = range(len(self.blocks))[self._index(block)]
+        h = self._enter(self._walk(images, index, t1, input_scale), index, input_scale)
+        here = self.blocks[index]
+        if not isinstance(here, ODEBlock):
+            if times is not None:
+                raise ConfigError(
+                    f"block {index} of {self.name or type(self).__name__} has no time; leave out `times` for its input and output"
+                )
+            return torch.stack([h, here(h)])
+        end = self._end_times(t1).get(index)
+        if times is None:
+            times = [here.t0, here.t1 if end is None else float(torch.as_tensor(end).max())]
+        return here.trajectory(h, times, end)
+
+    @property
+    def stats(self) -> list[Stats | None]:
+        """What the last solve of each block cost; None for blocks without a solver."""
+        return [getattr(block, "stats", None) for block in self.blocks]
+
+    def with_solver(self, solver: "SolverConfig | Mapping[str, Any] | None" = None, **changes: Any) -> "Network":
+        """The same network, sharing its weights, with another solver in every ODE block: `net.with_solver(method="rk4", steps=2)`."""
+        shared = {id(tensor): tensor for tensor in (*self.parameters(), *self.buffers())}
+        twin = copy.deepcopy(self, shared)
+        found = [module for module in twin.modules() if isinstance(module, ODEBlock)]
+        if not found:
+            raise ConfigError(f"{self.name or type(self).__name__} has no ODE block, so it has no solver to change")
+        for module in found:
+            module.solver = (module.solver if solver is None else SolverConfig.of(solver)).replace(**changes)
+            module.stats = None
+        twin.options = {**self.options, "solver": found[0].solver}
+        return twin
+
+    def save_pretrained(self, folder: "str | Path") -> None:
+        """Write weights (safetensors) and configuration (JSON), for `from_pretrained`."""
+        from continua.models.pretrained import save_pretrained
+
+        save_pretrained(self, folder)
+
+    def _walk(self, images: Tensor, blocks: int, t1: EndTimes | None, input_scale: "float | Tensor | None") -> Tensor:
+        """The output of the first `blocks` blocks (of the stem for 0)."""
+        end = self._end_times(t1)
+        h = self.stem(images)
+        for index in range(blocks):
+            h = self._enter(h, index, input_scale)
+            block = self.blocks[index]
+            h = block(h, end[index]) if index in end else block(h)
+        return h
+
+    def _enter(self, h: Tensor, index: int, input_scale: "float | Tensor | None") -> Tensor:
+        """The input of a block: after its transition, scaled if asked."""
+        if index:
+            h = self.transitions[index - 1](h)
+        if input_scale is None:
+            return h
+        return h * broadcast_time(torch.as_tensor(input_scale, dtype=h.dtype, device=h.device), h)
+
+    def _end_times(self, t1: EndTimes | None) -> dict[int, Any]:
+        end = {self._index(index): value for index, value in (t1 or {}).items()}
+        for index in end:
+            if not isinstance(self.blocks[index], ODEBlock):
+                raise ConfigError(f"t1 names block {index}, which has no time: {type(self.blocks[index]).__name__}")
+        return end
+
+    def _index(self, block: int) -> int:
+        if not -len(self.blocks) <= block < len(self.blocks):
+            raise ConfigError(f"there is no block {block}; the network has blocks 0 … {len(self.blocks) - 1}")
+        return block % len(self.blocks)
+
+
+def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as JSON would hold them. A solver is written as its differences from the defaults."""
+    plain: dict[str, Any] = {}
+    for name, value in options.items():
+        if isinstance(value, SolverConfig):
+            default = asdict(SolverConfig())
+            value = {key: item for key, item in asdict(value).items() if item != default[key]}
+        plain[name] = list(value) if isinstance(value, tuple) else value
+    return plain

@@ -1,0 +1,81 @@
+"""Weights on disk: safetensors beside a config.json. Loading builds a registered model from plain data and runs no code from the files."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from continua.errors import ConfigError
+from continua.models.network import Network
+from continua.models.registry import create_model
+
+WEIGHTS, CONFIG = "model.safetensors", "config.json"
+
+
+def save_pretrained(net: Network, folder: "str | Path") -> None:
+    """Write the network's weights and configuration; each file appears whole or not at all."""
+    from safetensors.torch import save
+
+    if not net.name:
+        raise ConfigError(f"{type(net).__name__} was not made by create_model, so it cannot be rebuilt by name; register it first")
+    try:
+        text = json.dumps({**net.config, "format": 1}, indent=2, ensure_ascii=False)
+    except TypeError as error:
+        raise ConfigError(
+            f"the options of {net.name} cannot be written as JSON ({error}); use names instead of objects (method='rk4')"
+        ) from None
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in net.state_dict().items()}
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(folder / WEIGHTS, save(tensors, metadata={"format": "pt", "model": net.name}))
+    _write(folder / CONFIG, (text + "\n").encode())
+
+
+def from_pretrained(folder: "str | Path", **options: Any) -> Network:
+    """The network saved in a folder, in evaluation mode; `options` override saved ones (solver=dict(rtol=1e-4, atol=1e-4))."""
+    from safetensors.torch import load_file
+
+    folder = Path(folder)
+    for name in (CONFIG, WEIGHTS):
+        if not (folder / name).is_file():
+            raise ConfigError(f"{folder} has no {name}; expected a folder written by save_pretrained")
+    try:
+        config = json.loads((folder / CONFIG).read_text())
+        name, saved = str(config["model"]), dict(config["options"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"{folder / CONFIG} is not a model configuration ({type(error).__name__}: {error}); save the model again"
+        ) from None
+    net = create_model(name, **{**saved, **options})
+    try:
+        tensors = load_file(folder / WEIGHTS)
+    except Exception as error:
+        raise ConfigError(f"{folder / WEIGHTS} cannot be read ({error}); the file is damaged or not safetensors") from None
+    _check_same(net.state_dict(), tensors, folder / WEIGHTS)
+    net.load_state_dict(tensors)
+    return net.eval()
+
+
+def _check_same(expected: dict[str, torch.Tensor], found: dict[str, torch.Tensor], path: Path) -> None:
+    missing, surplus = sorted(expected.keys() - found.keys()), sorted(found.keys() - expected.keys())
+    if missing or surplus:
+        raise ConfigError(
+            f"{path} does not fit its configuration: missing {missing[:3] or 'nothing'}, unexpected {surplus[:3] or 'nothing'}"
+        )
+    for name, tensor in expected.items():
+        if tensor.shape != found[name].shape:
+            raise ConfigError(f"{path}: {name} has shape {tuple(found[name].shape)}; the configuration expects {tuple(tensor.shape)}")
+
+
+def _write(path: Path, data: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

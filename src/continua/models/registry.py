@@ -1,0 +1,73 @@
+"""Models by name: register, create, list; and their configuration as plain data."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from inspect import signature
+from typing import Any
+
+from continua.errors import ConfigError
+from continua.models.network import Network
+
+
+@dataclass(frozen=True)
+class ModelEntry:
+    """A registered model. `parameters` is exact and part of the contract; `printed` is what the paper's table says."""
+
+    name: str
+    build: Callable[..., Network]
+    paper: str
+    row: str
+    parameters: int
+    printed: str
+    image_size: int
+
+
+_ENTRIES: dict[str, ModelEntry] = {}
+
+
+def register_model(*, paper: str, row: str, parameters: int, printed: str, image_size: int = 32) -> Callable[[Any], Any]:
+    """Decorator: make `build(**options) -> Network` known under its own name."""
+
+    def register(build: Callable[..., Network]) -> Callable[..., Network]:
+        name = build.__name__
+        if name in _ENTRIES:
+            raise ConfigError(f"a model named {name!r} is registered already")
+        _ENTRIES[name] = ModelEntry(name, build, paper, row, parameters, printed, image_size)
+        return build
+
+    return register
+
+
+def model_entry(name: str) -> ModelEntry:
+    """What is known about a model besides its layers."""
+    if name not in _ENTRIES:
+        near = get_close_matches(name, _ENTRIES, n=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else "list_models() shows what there is"
+        raise ConfigError(f"unknown model {name!r}; {hint}")
+    return _ENTRIES[name]
+
+
+def list_models(pattern: str = "*") -> list[str]:
+    """Names of the registered models that match a pattern such as "dcn*"."""
+    return [name for name in _ENTRIES if fnmatchcase(name, pattern)]
+
+
+def create_model(name: str, **options: Any) -> Network:
+    """Build a registered model. `net.config` holds its name and every option, and builds the same model again."""
+    entry = model_entry(name)
+    known = option_names(name)
+    for option in options:
+        if option not in known:
+            near = get_close_matches(option, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+            raise ConfigError(f"{name} has no option {option!r}; {hint}")
+    net = entry.build(**options)
+    net.name = name
+    return net
+
+
+def option_names(name: str) -> list[str]:
+    """The options a model takes."""
+    return [p.name for p in signature(model_entry(name).build).parameters.values()]
