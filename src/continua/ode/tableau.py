@@ -37,8 +37,9 @@ class Tableau:
 
     def __post_init__(self) -> None:
         stages = len(self.b)
-        if len(self.a) != stages or len(self.c) != stages or len(self.b_error or self.b) != stages:
-            sizes = f"a has {len(self.a)} rows, b {stages}, c {len(self.c)}, b_error {len(self.b_error or self.b)}"
+        error = self.b if self.b_error is None else self.b_error
+        if len(self.a) != stages or len(self.c) != stages or len(error) != stages:
+            sizes = f"a has {len(self.a)} rows, b {stages}, c {len(self.c)}, b_error {len(error)}"
             raise ConfigError(f"tableau {self.name}: {sizes} entries; all must equal the number of stages")
         if any(len(row) > stages for row in self.a):
             raise ConfigError(f"tableau {self.name}: a row of a has more than {stages} entries")
@@ -52,8 +53,9 @@ class Tableau:
 
     def _check(self) -> None:
         a, b, c = np.array(self.a), np.array(self.b), np.array(self.c)
-        if not (np.isfinite(a).all() and np.isfinite(b).all()):
-            raise ConfigError(f"tableau {self.name}: a and b must be finite")
+        error = None if self.b_error is None else np.array(self.b_error)
+        if not all(np.isfinite(part).all() for part in (a, b, c, 0.0 if error is None else error)):
+            raise ConfigError(f"tableau {self.name}: all its numbers must be finite")
         wrong = np.flatnonzero(np.abs(a.sum(1) - c) > 1e-10)
         if len(wrong):
             i = wrong[0]
@@ -64,10 +66,14 @@ class Tableau:
         if found < self.order:
             raise ConfigError(f"tableau {self.name}: declared order {self.order}, but its order conditions hold only up to {found}")
         object.__setattr__(self, "order", self.order or found)
-        if self.b_error is not None and abs(sum(self.b_error)) > 1e-10:
-            raise ConfigError(
-                f"tableau {self.name}: b_error sums to {sum(self.b_error):.12g}; the weights b − b̂ of an error estimate sum to 0"
-            )
+        if error is not None and abs(error.sum()) > 1e-10:
+            raise ConfigError(f"tableau {self.name}: b_error sums to {error.sum():.12g}; the weights b − b̂ of an error estimate sum to 0")
+        if error is not None and not error.any():
+            raise ConfigError(f"tableau {self.name}: b_error is all zeros, so every step would be accepted; leave it out for fixed steps")
+        if self.dense is not None:
+            ends = [sum(row) for row in self.dense]
+            if len(ends) != self.stages or np.abs(np.array(ends) - b).max() > 1e-6:
+                raise ConfigError(f"tableau {self.name}: dense needs a row per stage that sums to its b, so that θ = 1 gives the new state")
 
     @property
     def stages(self) -> int:
