@@ -128,7 +128,7 @@ def _data_fetch(options: Namespace) -> None:
         raise ConfigError(f"{known.name} has no layout {options.layout!r}; it has {', '.join(layouts) or 'none: it is embedded'}")
     found = presence(known, root)
     if not layouts or (found.state == "yes" and options.layout is None):
-        print(f"{known.name} is here already: {found.folder}")
+        print(f"{known.name} is here already: {found.folder}" + (" (move that folder away to fetch it anew)" if layouts else ""))
         return
     remotes = layouts[options.layout or next(iter(layouts))]
     mirrors = (options.mirror,) if options.mirror else ()

@@ -33,7 +33,7 @@ def test_the_folder_is_the_option_then_the_environment_then_the_cache(tmp_path: 
 
 def test_a_missing_set_says_how_to_get_it(tmp_path: Path) -> None:
     for name in ("cifar10", "mnist", "tiny_imagenet_200"):
-        with pytest.raises(DataError, match=rf"{name} is not at .*run `continua data fetch {name}`, or name the folder"):
+        with pytest.raises(DataError, match=rf"{name} is not at .*run `continua data fetch {name}`.*, or name the folder"):
             load(name, tmp_path)
 
 

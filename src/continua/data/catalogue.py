@@ -70,7 +70,10 @@ def remedy(known: Known) -> str:
     """What to do when the files of a set are missing or wrong."""
     if known.name not in REMOTES:
         return "install scikit-learn again"
-    return f"run `continua data fetch {known.name}`, or name the folder that has it with --data-dir or CONTINUA_DATA"
+    return (
+        f"run `continua data fetch {known.name}` (after moving a damaged copy away), "
+        "or name the folder that has it with --data-dir or CONTINUA_DATA"
+    )
 
 
 def _whole(name: str, root: Path, splits: Iterable[str] | None) -> DataSet:
