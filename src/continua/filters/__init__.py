@@ -1,9 +1,10 @@
 """SPACE and WEIGHT: what a convolution's kernel is, F(x, y; t), and how it is applied to a feature map.
 
-A *filter* says what the kernel is. `state()` are its tensors (pixels; α and s = log2 σ; …), `kernel(state, t)` samples it on the pixel grid:
+A *filter* says what the kernel is: `state()` are its tensors (pixels; α and s = log2 σ), `kernel(state, t)` samples it on the pixel grid:
 
     Pixel(in, out, size=3)                      k×k numbers
     NJet(in, out, order=2, sharing="layer")     Σ α_ij G_ij(x, y; σ): one σ per "layer", per output "channel" or per "pair" (σ_ji)
+    ScheduledNJet(in, out, scale="linear")      σ(t), with alpha="linear" also α(t); depends on t
 
 A *convolution* applies one. In a network without depth it is an ordinary module, `FilterConv2d(NJet(32, 32))(x)`. With
 `time_channel=True` the filter has one input channel more than the map: channel 0 reads the constant map t, as in the papers, computed as
@@ -25,8 +26,24 @@ with its norm, say); m is (1 or batch, out, h, w) or None. `ready.route` names t
 
 from continua.filters.conv import FilterConv2d, RealisedConv
 from continua.filters.filter import Filter
+from continua.filters.fit import JetFit, fit_pixel_kernel
 from continua.filters.kernel import JetKernel, Kernel, PixelKernel
 from continua.filters.njet import NJet
 from continua.filters.pixel import Pixel
+from continua.filters.schedule import ScheduledNJet
+from continua.filters.tuning import Tuning
 
-__all__ = ["Filter", "FilterConv2d", "JetKernel", "Kernel", "NJet", "Pixel", "PixelKernel", "RealisedConv"]
+__all__ = [
+    "Filter",
+    "FilterConv2d",
+    "JetFit",
+    "JetKernel",
+    "Kernel",
+    "NJet",
+    "Pixel",
+    "PixelKernel",
+    "RealisedConv",
+    "ScheduledNJet",
+    "Tuning",
+    "fit_pixel_kernel",
+]

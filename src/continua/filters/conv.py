@@ -1,6 +1,9 @@
 """Apply a filter to a feature map: realise it once per solve, then convolve many times."""
 
+import copy
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -9,9 +12,12 @@ from torch import Tensor, nn
 from continua.errors import ConfigError
 from continua.filters.dense import dense_operator
 from continua.filters.filter import Filter
+from continua.filters.hybrid import hybrid_kernel, hybrid_operator
 from continua.filters.kernel import Kernel
 from continua.filters.operator import Geometry, Operator
 from continua.filters.precision import Precision
+from continua.filters.routes import check_route, choose_route
+from continua.filters.separable import separable_operator
 from continua.filters.timeterm import add_time
 
 
@@ -39,11 +45,11 @@ class RealisedConv:
         return "+".join(self._routes)
 
     def parts(self, x: Tensor, t: Tensor | float | None, *tensors: Tensor) -> tuple[Tensor, Tensor | None]:
-        with torch.autocast(x.device.type, enabled=False):
+        with without_autocast(x.device):
             return self._parts(x.to(self._precision.work), t, *tensors)
 
     def apply(self, x: Float[Tensor, "batch channels h w"], t: Tensor | float | None, *tensors: Tensor) -> Float[Tensor, "batch out h2 w2"]:
-        with torch.autocast(x.device.type, enabled=False):
+        with without_autocast(x.device):
             y, ones_response = self._parts(x.to(self._precision.work), t, *tensors)
             if ones_response is not None:
                 if t is None:
@@ -76,6 +82,7 @@ class FilterConv2d(nn.Module):
     ) -> None:
         super().__init__()
         _check_padding(filter, padding)
+        check_route(filter, route, discretisation)
         self.filter = filter
         self.stride = stride
         self.padding = padding
@@ -105,10 +112,18 @@ class FilterConv2d(nn.Module):
         padding = None if isinstance(self.padding, str) else (self.padding, self.padding)
         geometry = Geometry(shape[-2], shape[-1], self.stride, padding)
         host = self.filter.read_host(state)
-        with torch.autocast(device.type, enabled=False):
+        with without_autocast(device):
             if self.filter.time_dependent:
                 return self._realise_at_each_time(state, host, geometry, precision)
             return self._realise_once(self.filter.kernel(state, None, host), geometry, precision)
+
+    def freeze(self) -> "FilterConv2d":
+        """A copy with its kernel as constants, for export and compilation."""
+        frozen = copy.copy(self)
+        frozen._modules = {**self._modules, "filter": self.filter.freeze()}
+        frozen._parameters = {}
+        frozen.bias = None if self.bias is None else nn.Parameter(self.bias.detach().clone(), requires_grad=False)
+        return frozen
 
     def _realise_once(self, kernel: Kernel, geometry: Geometry, precision: Precision) -> RealisedConv:
         operator, ones_response = self._operator(kernel, geometry, precision)
@@ -142,17 +157,32 @@ class FilterConv2d(nn.Module):
     def _operator(self, kernel: Kernel, geometry: Geometry, precision: Precision) -> tuple[Operator, Tensor | None]:
         """The route for the map's channels and, with a time channel, the response of that channel's kernel to a map of ones."""
         self.filter.watch_map(kernel, (geometry.height, geometry.width))
+        build = self._builder(kernel, geometry, precision)
         if not self.time_channel:
-            return dense_operator(kernel, geometry), None
-        operator = dense_operator(kernel.inputs(1, self.filter.in_channels), geometry)
-        of_time = dense_operator(kernel.inputs(0, 1), geometry)
+            return build(kernel, geometry), None
+        operator = build(kernel.inputs(1, self.filter.in_channels), geometry)
+        of_time = build(kernel.inputs(0, 1), geometry)
         reference = of_time.tensors[0]
         ones = torch.ones(1, 1, geometry.height, geometry.width, dtype=reference.dtype, device=reference.device)
         return operator, of_time.linear(ones, None, *of_time.tensors)
 
+    def _builder(self, kernel: Kernel, geometry: Geometry, precision: Precision) -> Callable[[Any, Geometry], Operator]:
+        if self.discretisation == "hybrid":
+            # Per sample, the same discretisation as one grouped convolution.
+            return (lambda kernel, geometry: dense_operator(hybrid_kernel(kernel), geometry)) if kernel.batched else hybrid_operator
+        route = self.route
+        if route == "auto" or kernel.batched:
+            route = choose_route(kernel, geometry, (self.in_channels, self.out_channels), precision)
+        return separable_operator if route == "separable" else dense_operator
+
     def extra_repr(self) -> str:
         options = ("stride", "padding", "time_channel", "route", "discretisation")
         return ", ".join(f"{name}={getattr(self, name)}" for name in options) + f", bias={self.bias is not None}"
+
+
+def without_autocast(device: torch.device) -> AbstractContextManager:
+    """Kernels are realised in full precision and cast by hand, once, where it is wanted."""
+    return torch.autocast(device.type, enabled=False) if torch.is_autocast_enabled(device.type) else nullcontext()
 
 
 def _check_padding(filter: Filter, padding: str | int) -> None:

@@ -1,6 +1,7 @@
 """The protocol of a filter: a kernel as a function F(x, y; t) of space and depth."""
 
-from typing import Any
+import copy
+from typing import Any, Self
 
 from torch import Tensor, nn
 
@@ -18,6 +19,9 @@ class Filter(nn.Module):
 
     size: int | None = None
     """Taps per side where they never change; None where the kernel's size follows its parameters."""
+
+    jet_order: int | None = None
+    """The order N of a filter that is an N-jet with one σ per layer: such a filter has the separable route."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
@@ -42,6 +46,14 @@ class Filter(nn.Module):
 
     def watch_map(self, kernel: Kernel, map_size: tuple[int, int]) -> None:
         """Called before a kernel is fitted to a map of this size: a place to warn."""
+
+    def freeze(self) -> Self:
+        """A copy whose tensors are constants and whose size is known without reading them: what export and compilation need."""
+        frozen = copy.deepcopy(self)
+        for name, value in list(frozen.named_parameters(recurse=False)):
+            delattr(frozen, name)
+            frozen.register_buffer(name, value.detach().clone())
+        return frozen
 
     def bias_bound(self) -> float:
         """A bias of this layer starts uniformly within ± this."""

@@ -1,11 +1,12 @@
 """The structured receptive field: a filter that is a sum of Gaussian derivatives, F(x, y) = Σ α_ij G_ij(x, y; σ), σ = 2^s (DCN eq. 1)."""
 
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from continua.errors import ConfigError
+from continua.filters.algebra import JetAlgebra
 from continua.filters.basis import gaussian_derivatives, jet_orders, truncation_radius
 from continua.filters.filter import Filter
 from continua.filters.kernel import JetKernel, Kernel
@@ -14,7 +15,7 @@ from continua.filters.scale import ScaleWatch, SigmaBounds
 SHARINGS = ("layer", "channel", "pair")
 
 
-class NJet(Filter):
+class NJet(JetAlgebra, Filter):
     """N-jet filter with trainable coefficients α (basis, in, out) and scale s = log2 σ.
 
     sharing   one σ for the "layer" (the paper's default), for each output "channel", or for each "pair" of input and output channel (σ_ji)
@@ -44,8 +45,10 @@ class NJet(Filter):
         self.radius_factor = radius_factor
         self.radius = 3 if radius is None and sharing == "pair" else radius
         self.size = None if self.radius is None else 2 * self.radius + 1
+        self.jet_order = order if sharing == "layer" else None
         self.limit = SigmaBounds(sigma_bounds) if sigma_bounds is not None else None
         self.watch = ScaleWatch()
+        self.frozen_host: list[float] | None = None
         s_shape = {"layer": (1,), "channel": (out_channels,), "pair": (in_channels, out_channels)}[sharing]
         self.alpha = nn.Parameter(alpha_std * torch.randn(len(jet_orders(order)), in_channels, out_channels))
         self.s = nn.Parameter(s_std * torch.randn(s_shape))
@@ -63,6 +66,8 @@ class NJet(Filter):
 
     def read_host(self, state: dict[str, Tensor]) -> list[float]:
         """Every σ (detached: the size of a kernel has no gradient)."""
+        if self.frozen_host is not None:
+            return self.frozen_host
         sigmas = self.sigma_of(state["s"].detach()).flatten().tolist()
         self.watch.check_sigma(self.label, sigmas)
         return sigmas
@@ -79,7 +84,12 @@ class NJet(Filter):
         else:
             radius = [truncation_radius(value, self.radius_factor) for value in sigmas]
         taps = gaussian_derivatives(sigma, self.order, radius)
-        return JetKernel(state["alpha"], taps, taps, sigma, self.order, self.sharing)
+        return JetKernel(state["alpha"], taps, taps, sigma, self.order, self.sharing, tuple(sigmas) if self.sharing == "layer" else ())
+
+    def freeze(self) -> Self:
+        frozen = super().freeze()
+        frozen.frozen_host = self.read_host(self.state())
+        return frozen
 
     def watch_map(self, kernel: Kernel, map_size: tuple[int, int]) -> None:
         self.watch.check_size(self.label, kernel.size, map_size)

@@ -3,7 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
+
+CHUNK = 1 << 17
+"""Elements of a map per chunk on a CPU: the few maps a step works on then stay in the second- and third-level caches."""
 
 
 @dataclass(frozen=True)
@@ -23,3 +27,15 @@ class Operator:
     route: str
     tensors: tuple[Tensor, ...]
     linear: Callable[..., Tensor]
+
+
+def chunks(x: Tensor) -> list[slice]:
+    """Walk a batch in parts that fit the CPU's caches; in one part elsewhere."""
+    batch = x.shape[0]
+    step = max(1, CHUNK // max(1, x.shape[1:].numel())) if x.device.type == "cpu" else max(1, batch)
+    return [slice(start, min(start + step, batch)) for start in range(0, batch, step)]
+
+
+def is_channels_last(x: Tensor) -> bool:
+    """True when a map is stored pixel by pixel and not also channel by channel (as a map with one channel is)."""
+    return x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()

@@ -16,14 +16,15 @@ class Precision:
 
     work: torch.dtype
     out: torch.dtype
+    device: torch.device
 
     @classmethod
     def of(cls, dtype: torch.dtype, device: torch.device) -> "Precision":
         if torch.is_autocast_enabled(device.type) and dtype != torch.float64:
             dtype = torch.get_autocast_dtype(device.type)
         if dtype in (torch.bfloat16, torch.float16) and device.type == "cpu" and not fast_on_cpu(dtype):
-            return cls(torch.float32, dtype)
-        return cls(dtype, dtype)
+            return cls(torch.float32, dtype, device)
+        return cls(dtype, dtype, device)
 
 
 @cache

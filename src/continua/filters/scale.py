@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,8 +28,17 @@ class SigmaBounds:
         self.middle = (math.log2(low) + math.log2(high)) / 2
         self.half_width = (math.log2(high) - math.log2(low)) / 2
 
-    def __call__(self, s: Tensor) -> Tensor:
-        return self.middle + self.half_width * torch.tanh((s - self.middle) / self.half_width)
+    def __call__(self, s: Any) -> Any:
+        """Limit a tensor, or a number on the host."""
+        u = (s - self.middle) / self.half_width
+        return self.middle + self.half_width * (torch.tanh(u) if isinstance(u, Tensor) else math.tanh(u))
+
+    def inverse(self, s: Tensor) -> Tensor:
+        """The unlimited parameter that gives this s."""
+        u = (s - self.middle) / self.half_width
+        if bool((u.abs() >= 1).any()):
+            raise ConfigError(f"σ = {torch.exp2(s).flatten().tolist()} is outside sigma_bounds={self.bounds}; choose wider bounds.")
+        return self.middle + self.half_width * torch.atanh(u)
 
 
 class ScaleWatch:

@@ -9,6 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
+from continua.filters.operator import is_channels_last
+
 
 def add_time(y: Float[Tensor, "batch out h w"], t: Tensor | float, ones_response: Float[Tensor, "samples out h w"]) -> Tensor:
     """y + t · ones_response, in place where autograd allows; t is a number, a 0-d tensor or one time per sample."""
@@ -26,7 +28,7 @@ class _AddTime(torch.autograd.Function):
     def forward(ctx: FunctionCtx, y: Tensor, t: Tensor, ones_response: Tensor) -> Tensor:
         ctx.save_for_backward(t, ones_response)
         ctx.mark_dirty(y)
-        if _is_channels_last(y):
+        if is_channels_last(y):
             ones_response = ones_response.contiguous(memory_format=torch.channels_last)
         times = t.reshape(-1, 1, 1, 1)
         if t.numel() > 1 and y.dtype == t.dtype:
@@ -42,13 +44,9 @@ class _AddTime(torch.autograd.Function):
             for_t = torch.einsum("bohw,ohw->b", gradient.to(t.dtype), ones_response[0])
             for_t = (for_t if t.ndim else for_t.sum()).reshape(t.shape)
         if ctx.needs_input_grad[2]:
-            flat = gradient.permute(0, 2, 3, 1) if _is_channels_last(gradient) else gradient
+            flat = gradient.permute(0, 2, 3, 1) if is_channels_last(gradient) else gradient
             weights = t.expand(gradient.shape[0]).to(gradient.dtype) if t.numel() > 1 else gradient.new_ones(gradient.shape[0])
             summed = (weights @ flat.reshape(gradient.shape[0], -1)).reshape(1, *flat.shape[1:]).to(t.dtype)
             summed = summed if t.numel() > 1 else t * summed
-            for_map = summed.permute(0, 3, 1, 2) if _is_channels_last(gradient) else summed
+            for_map = summed.permute(0, 3, 1, 2) if is_channels_last(gradient) else summed
         return gradient, for_t, for_map
-
-
-def _is_channels_last(x: Tensor) -> bool:
-    return x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()

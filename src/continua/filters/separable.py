@@ -1,0 +1,160 @@
+"""The separable route of an N-jet: filter along one axis, mix channels, filter along the other.
+
+    Y = Σ_j (Σ_i (L_i X) A_ij) R_jᵀ,      i + j ≤ N
+
+with L_i, R_j the banded Toeplitz matrices of the one-dimensional derivatives (DCN eq. 8): the dense route's numbers to rounding, at a cost
+that does not depend on σ. Every step is one matrix product if maps are laid out as (height, width, samples, channels), so the batch is
+walked in chunks that fit the cache, each brought into that layout and back.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from continua.filters.basis import jet_orders
+from continua.filters.kernel import JetKernel
+from continua.filters.operator import Geometry, Operator, chunks, is_channels_last
+
+
+def separable_operator(kernel: JetKernel, geometry: Geometry) -> Operator:
+    """Apply `kernel` by its factors; needs one σ for the layer and "same" padding."""
+    rows = band_matrices(kernel.rows, geometry.height, geometry.stride)
+    cols = band_matrices(kernel.cols, geometry.width, geometry.stride)
+
+    def convolve(x: Tensor, bias: Tensor | None, rows: Tensor, alpha: Tensor, cols: Tensor) -> Tensor:
+        if torch.compiler.is_compiling():
+            y = separable_plain(x, rows, alpha, cols)
+        else:
+            y = _Separable.apply(x, rows, alpha, cols)
+        return y if bias is None else y + bias[:, None, None]
+
+    return Operator("separable", (rows, kernel.alpha, cols), convolve)
+
+
+def band_matrices(taps: Float[Tensor, "derivatives taps"], size: int, stride: int) -> Float[Tensor, "derivatives out size"]:
+    """The matrices of correlation with each row of `taps` on `size` pixels with zeros around, keeping every `stride`-th output."""
+    reach = min(taps.shape[-1] // 2, size - 1)
+    middle = taps.shape[-1] // 2
+    padded = F.pad(taps[..., middle - reach : middle + reach + 1], (size - 1 - reach, size - 1 - reach))
+    source = torch.arange(size, device=taps.device)
+    return padded[..., source[None, :] - source[::stride, None] + size - 1]
+
+
+def separable_plain(x: Tensor, rows: Tensor, alpha: Tensor, cols: Tensor) -> Tensor:
+    """The same sum in plain operations, for compilers; materialises all intermediate maps."""
+    order = rows.shape[0] - 1
+    filtered = torch.einsum("igh,bchw->ibcgw", rows, x)
+    mixed = [torch.zeros_like(x[:, :1, :1])] * (order + 1)
+    for f, (i, j) in enumerate(jet_orders(order)):
+        mixed[j] = mixed[j] + torch.einsum("bcgw,co->bogw", filtered[i], alpha[f])
+    return torch.einsum("jvw,jbogw->bogv", cols, torch.stack(mixed))
+
+
+class _Separable(torch.autograd.Function):
+    """Saves only its inputs: filtering again along one axis is cheaper than keeping six maps through an ODE solve."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, rows: Tensor, alpha: Tensor, cols: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx.save_for_backward(x, rows, alpha, cols)
+        shape = (x.shape[0], alpha.shape[2], rows.shape[1], cols.shape[1])
+        layout = torch.channels_last if is_channels_last(x) else torch.contiguous_format
+        y = torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=layout)
+        for part in chunks(x):
+            walk = _Walk(x[part], rows, alpha, cols)
+            _from_pixels_first(walk.filter_columns(walk.mix()), y[part])
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, gradient: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
+        x, rows, alpha, cols = ctx.saved_tensors
+        for_x, for_rows, for_alpha, for_cols = (
+            torch.zeros_like(value) if needed else None for value, needed in zip((x, rows, alpha, cols), ctx.needs_input_grad, strict=True)
+        )
+        for part in chunks(x):
+            walk = _Walk(x[part], rows, alpha, cols)
+            g = _to_pixels_first(gradient[part])
+            if for_cols is not None:
+                walk.accumulate_cols(g, for_cols)
+            mixed_gradient = walk.filter_columns_back(g)
+            if for_alpha is not None:
+                walk.accumulate_alpha(mixed_gradient, for_alpha)
+            if for_x is None and for_rows is None:
+                continue
+            filtered_gradient = walk.mix_back(mixed_gradient)
+            if for_rows is not None:
+                for_rows.view(-1, rows.shape[2]).addmm_(filtered_gradient, walk.x.flatten(1).t())
+            if for_x is not None:
+                back = rows.reshape(-1, rows.shape[2]).t() @ filtered_gradient
+                _from_pixels_first(back.view_as(walk.x), for_x[part])
+        return for_x, for_rows, for_alpha, for_cols
+
+
+class _Walk:
+    """One chunk of images on its way through the three steps; h, w input size, g, v output size, n samples, c and o channels."""
+
+    def __init__(self, x: Tensor, rows: Tensor, alpha: Tensor, cols: Tensor) -> None:
+        self.alpha, self.cols = alpha, cols
+        self.order = rows.shape[0] - 1
+        self.pairs = [(f, i, j) for f, (i, j) in enumerate(jet_orders(self.order))]
+        self.x = _to_pixels_first(x)  # (h, w, n, c)
+        self.out_height, (_, self.width, self.samples, _) = rows.shape[1], self.x.shape
+        self.filtered = (rows.reshape(-1, rows.shape[2]) @ self.x.flatten(1)).view(self.order + 1, -1, x.shape[1])  # (i, g·w·n, c)
+
+    def mix(self) -> Tensor:
+        """Σ_i (L_i X) A_ij as (j, g·w·n, o)."""
+        mixed = self.filtered.new_empty(self.order + 1, self.filtered.shape[1], self.alpha.shape[2])
+        started = set()
+        for f, i, j in self.pairs:
+            mixed[j].addmm_(self.filtered[i], self.alpha[f], beta=int(j in started))
+            started.add(j)
+        return mixed
+
+    def filter_columns(self, mixed: Tensor) -> Tensor:
+        """Σ_j over the last axis, as (g, v, n, o)."""
+        per_row = mixed.view(self.order + 1, self.out_height, self.width, -1)
+        y = per_row.new_empty(self.out_height, self.cols.shape[1], per_row.shape[-1])
+        for j in range(self.order + 1):
+            y.baddbmm_(self.cols[j].expand(self.out_height, -1, -1), per_row[j], beta=int(j > 0))
+        return y.view(*y.shape[:2], self.samples, -1)
+
+    def filter_columns_back(self, g: Tensor) -> Tensor:
+        per_row = g.flatten(2)
+        back = [torch.bmm(matrix.t().expand(self.out_height, -1, -1), per_row) for matrix in self.cols]
+        return torch.stack(back).view(self.order + 1, -1, self.alpha.shape[2])
+
+    def accumulate_cols(self, g: Tensor, for_cols: Tensor) -> None:
+        per_row = self.mix().view(self.order + 1, self.out_height, self.width, -1)
+        for j in range(self.order + 1):
+            for_cols[j] += torch.bmm(g.flatten(2), per_row[j].transpose(1, 2)).sum(0)
+
+    def accumulate_alpha(self, mixed_gradient: Tensor, for_alpha: Tensor) -> None:
+        for f, i, j in self.pairs:
+            for_alpha[f].addmm_(self.filtered[i].t(), mixed_gradient[j])
+
+    def mix_back(self, mixed_gradient: Tensor) -> Tensor:
+        """Gradient of (L_i X) as (i·g, w·n·c)."""
+        back = torch.empty_like(self.filtered)
+        started = set()
+        for f, i, j in self.pairs:
+            back[i].addmm_(mixed_gradient[j], self.alpha[f].t(), beta=int(i in started))
+            started.add(i)
+        return back.view((self.order + 1) * self.out_height, -1)
+
+
+def _to_pixels_first(x: Float[Tensor, "n c h w"]) -> Float[Tensor, "h w n c"]:
+    n, c, h, w = x.shape
+    if x.is_contiguous():
+        # As a plain matrix, which has a blocked transposition; the permutation of four axes has not.
+        return x.view(n * c, h * w).t().contiguous().view(h, w, n, c)
+    return x.permute(2, 3, 0, 1).contiguous()
+
+
+def _from_pixels_first(y: Float[Tensor, "h w n c"], into: Float[Tensor, "n c h w"]) -> None:
+    h, w, n, c = y.shape
+    if into.is_contiguous():
+        into.view(n * c, h * w).copy_(y.view(h * w, n * c).t())
+    else:
+        into.copy_(y.permute(2, 3, 0, 1))
