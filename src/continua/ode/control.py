@@ -48,13 +48,16 @@ class NextStep:
 
     def __call__(self, h: Tensor, ratio: Tensor, accept: Tensor) -> Tensor:
         c = self.controller
-        alpha = torch.where(accept, float(c.alpha or 0.0), 1.0) / self.k
-        beta = torch.where(accept, float(c.beta or 0.0), 0.0) / self.k
+
+        def either(accepted: float | None, rejected: float) -> Tensor:
+            # torch.where of two numbers would round them to the default dtype, which users may set to a narrow one
+            return torch.full_like(ratio, rejected).masked_fill(accept, float(accepted or 0.0))
+
+        alpha, beta = either(c.alpha, 1.0) / self.k, either(c.beta, 0.0) / self.k
         factor = c.safety * ratio.clamp(min=TINY) ** -alpha * self.previous**beta
-        lower = torch.where(accept, float(c.accept_factor_min or 0.0), c.factor_min)
-        upper = torch.where(accept, c.factor_max, 1.0)
+        lower, upper = either(c.accept_factor_min, c.factor_min), either(c.factor_max, 1.0)
         if c.hold_after_rejection:
-            upper = torch.where(torch.as_tensor(self.rejected, device=accept.device), 1.0, upper)
+            upper = upper.masked_fill(torch.as_tensor(self.rejected, device=accept.device), 1.0)
         self.previous = torch.where(accept, ratio.clamp(min=1e-4), self.previous)
         self.rejected = ~accept
         return h * torch.clamp(factor.nan_to_num(nan=0.0), lower, upper)
