@@ -39,7 +39,7 @@ class ConvField(nn.Module):
         conv_options: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        options = dict(bias=bias, time_channel=time, **(conv_options or {}))
+        options: dict[str, Any] = dict(bias=bias, time_channel=time, **(conv_options or {}))
         self.norm1 = group_norm(channels, norm_groups)
         self.conv1 = FilterConv2d(make_filter(channels + time, channels), **options)
         self.norm2 = group_norm(channels, norm_groups)

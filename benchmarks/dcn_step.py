@@ -1,0 +1,198 @@
+"""One training step of `dcn_ode`: Continua against the authors' formulation on torchdiffeq, and the setting that CPU studies use.
+
+The reference does what the published scripts do: the time is concatenated as a channel, the N-jet kernel is rebuilt at every evaluation,
+gradients come from `odeint_adjoint`. Both networks have the same weights, tolerances and threads; the stem, transitions and head are the
+same modules. Gradients are compared with a float64 solve of the same discretisation, differentiated directly.
+"""
+
+import copy
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torchdiffeq import odeint_adjoint
+
+import continua as ct
+from _common import machine, medians, options, show
+from continua.filters.precision import fast_on_cpu
+
+TOLERANCE = dict(rtol=1e-3, atol=1e-3)
+
+
+class RebuiltNJetConv(nn.Module):
+    """An N-jet convolution that samples its kernel anew at every call, with the time as channel 0 of its input."""
+
+    def __init__(self, ours: nn.Module) -> None:
+        super().__init__()
+        self.alpha, self.s = nn.Parameter(ours.filter.alpha.detach().clone()), nn.Parameter(ours.filter.s.detach().clone())
+
+    def forward(self, t: Tensor, x: Tensor) -> Tensor:
+        x = torch.cat([torch.ones_like(x[:, :1]) * t, x], dim=1)
+        sigma = 2.0**self.s
+        radius = int(torch.ceil(2 * sigma.detach() + 0.5))
+        grid = torch.arange(-radius, radius + 1, dtype=x.dtype, device=x.device)
+        g = torch.exp(-(grid**2) / (2 * sigma**2))
+        g = g / g.sum()
+        u = grid / sigma
+        derivatives = [g, -u * g, (u**2 - 1) * g]
+        basis = torch.stack([torch.outer(derivatives[i], derivatives[j]) for i in range(3) for j in range(2 - i, -1, -1)])
+        kernel = torch.einsum("fio,fhw->oihw", self.alpha, basis)
+        return functional.conv2d(x, kernel, padding=radius)
+
+
+class RebuiltField(nn.Module):
+    """The authors' field in plain modules."""
+
+    def __init__(self, ours: nn.Module) -> None:
+        super().__init__()
+        self.norm1, self.norm2, self.norm3 = (copy.deepcopy(n) for n in (ours.norm1, ours.norm2, ours.norm3))
+        self.conv1, self.conv2 = RebuiltNJetConv(ours.conv1), RebuiltNJetConv(ours.conv2)
+        self.nfe = 0
+
+    def forward(self, t: Tensor, h: Tensor) -> Tensor:
+        self.nfe += 1
+        h = self.conv1(t, functional.celu(self.norm1(h)))
+        return self.norm3(self.conv2(t, functional.celu(self.norm2(h))))
+
+
+class Reference(nn.Module):
+    """Our network with its ODE blocks replaced by `block(field, h)`."""
+
+    def __init__(self, ours: ct.Network, block: Callable[[nn.Module, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.stem, self.transitions, self.head = (copy.deepcopy(part) for part in (ours.stem, ours.transitions, ours.head))
+        self.fields = nn.ModuleList(RebuiltField(b.field) for b in ours.blocks)
+        self.block = block
+
+    def forward(self, images: Tensor) -> Tensor:
+        h = self.stem(images)
+        for index, field in enumerate(self.fields):
+            h = self.block(field, self.transitions[index - 1](h) if index else h)
+        return self.head(h)
+
+
+def adjoint_block(field: nn.Module, h: Tensor) -> Tensor:
+    times = torch.tensor([0.0, 2.0], dtype=h.dtype)
+    return odeint_adjoint(field, h, times, **TOLERANCE, method="dopri5", adjoint_params=tuple(field.parameters()))[-1]
+
+
+def rk4_block(field: nn.Module, h: Tensor, steps: int = 2, t1: float = 2.0) -> Tensor:
+    size = t1 / steps
+    for index in range(steps):
+        t = torch.tensor(index * size)
+        k1 = field(t, h)
+        k2 = field(t + size / 2, h + size / 2 * k1)
+        k3 = field(t + size / 2, h + size / 2 * k2)
+        k4 = field(t + size, h + size * k3)
+        h = h + size / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+    return h
+
+
+def network(sigma: float, **choices: object) -> ct.Network:
+    torch.manual_seed(0)
+    net = ct.create_model("dcn_ode", **choices)
+    for block in net.blocks:
+        for conv in (block.field.conv1, block.field.conv2):
+            conv.filter.s.data.fill_(torch.log2(torch.tensor(sigma)))
+    return net
+
+
+def training_step(net: nn.Module, images: Tensor, labels: Tensor, bfloat16: bool) -> Callable[[], None]:
+    def step() -> None:
+        net.zero_grad(set_to_none=True)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bfloat16):
+            logits = net(images)
+        functional.cross_entropy(logits.float(), labels).backward()
+
+    return step
+
+
+def gradient_vector(net: nn.Module) -> Tensor:
+    """All gradients, ordered by what they belong to, so that ours and the reference's line up."""
+    parts = {name.replace("fields.", "blocks.").replace(".field.", ".").replace(".filter.", "."): p.grad for name, p in net.named_parameters()}
+    return torch.cat([parts[name].double().flatten() for name in sorted(parts)])
+
+
+def exact_gradient(net: ct.Network, images: Tensor, labels: Tensor) -> Tensor:
+    """float64, differentiated directly through adaptive steps of the same tolerance."""
+    wide = copy.deepcopy(net).double().with_solver(gradient="direct")
+    training_step(wide, images.double(), labels, False)()
+    return gradient_vector(wide)
+
+
+def relative_error(found: Tensor, exact: Tensor) -> float:
+    return float((found - exact).norm() / exact.norm())
+
+
+def step_rows(sigma: float, batch: int, repeats: int, bfloat16: bool) -> list[dict]:
+    images, labels = torch.rand(batch, 3, 32, 32), torch.randint(0, 10, (batch,))
+    hybrid = dict(conv_options=dict(discretisation="hybrid"))
+    nets: dict[str, tuple[nn.Module, bool]] = {
+        "authors' formulation, odeint_adjoint": (Reference(network(sigma), adjoint_block), False),
+        "continua, float32": (network(sigma), False),
+        "continua, float32, hybrid": (network(sigma, **hybrid), False),
+    }
+    if bfloat16:
+        nets["continua, bfloat16"] = (network(sigma), True)
+        nets["continua, bfloat16, hybrid"] = (network(sigma, **hybrid), True)
+    seconds = medians({name: training_step(net, images, labels, half) for name, (net, half) in nets.items()}, repeats)
+    exact = exact_gradient(network(sigma), images, labels)
+    rows = []
+    for name, (net, _) in nets.items():
+        stats = [s for s in getattr(net, "stats", []) if s is not None]
+        rows.append(
+            {
+                "one training step": f"{name}, σ = {sigma:g}",
+                "seconds": seconds[name],
+                "times faster": seconds["authors' formulation, odeint_adjoint"] / seconds[name],
+                "gradient error": "another discretisation" if "hybrid" in name else f"{relative_error(gradient_vector(net), exact):.1e}",
+                "NFE": "/".join(str(s.nfe) for s in stats) if stats else "",
+            }
+        )
+    return rows
+
+
+def study_rows(batch: int, repeats: int, bfloat16: bool) -> list[dict]:
+    """Whole `dcn_ode`, rk4 with 2 steps: what the CPU studies train."""
+    images, labels = torch.rand(batch, 3, 32, 32), torch.randint(0, 10, (batch,))
+    fixed = dict(method="rk4", steps=2)
+    hybrid = dict(conv_options=dict(discretisation="hybrid"))
+    nets: dict[str, tuple[nn.Module, bool]] = {
+        "plain PyTorch modules": (Reference(network(1.0), rk4_block), False),
+        "continua, sampled, direct": (network(1.0, solver=dict(**fixed, gradient="direct")), False),
+        "continua, sampled, checkpoint": (network(1.0, solver=fixed), False),
+        "continua, hybrid, direct": (network(1.0, solver=dict(**fixed, gradient="direct"), **hybrid), False),
+        "continua, hybrid, checkpoint": (network(1.0, solver=fixed, **hybrid), False),
+    }
+    if bfloat16:
+        nets["plain PyTorch modules, bfloat16"] = (Reference(network(1.0), rk4_block), True)
+        nets["continua, hybrid, direct, bfloat16"] = (network(1.0, solver=dict(**fixed, gradient="direct"), **hybrid), True)
+    seconds = medians({name: training_step(net, images, labels, half) for name, (net, half) in nets.items()}, repeats)
+    return [
+        {
+            "rk4, 2 steps": name,
+            "images/s": batch / seconds[name],
+            "times faster": seconds["plain PyTorch modules"] / seconds[name],
+        }
+        for name in nets
+    ]
+
+
+def main() -> None:
+    parser = options(__doc__, repeats=5)
+    parser.set_defaults(threads=2)
+    parser.add_argument("--batch", type=int, default=64, help="images of the training step (the study setting uses twice as many)")
+    parser.add_argument("--sigma", type=float, nargs="*", default=[1.0, 2.0])
+    parser.add_argument("--bfloat16", choices=["auto", "yes", "no"], default="auto", help="auto: where the CPU has it fast")
+    chosen = parser.parse_args()
+    torch.set_num_threads(chosen.threads)
+    bfloat16 = chosen.bfloat16 == "yes" or (chosen.bfloat16 == "auto" and fast_on_cpu(torch.bfloat16))
+    about = machine("torchdiffeq")
+    rows = [row for sigma in chosen.sigma for row in step_rows(sigma, chosen.batch, chosen.repeats, bfloat16)]
+    show("dcn_ode, dopri5, tolerance 1e-3", rows, about, chosen.json)
+    show("dcn_ode as CPU studies train it", study_rows(2 * chosen.batch, chosen.repeats, bfloat16), about, chosen.json)
+
+
+if __name__ == "__main__":
+    main()
