@@ -14,12 +14,17 @@ from torch import Tensor, nn
 
 from continua.blocks import Activation, ConvField, ODEBlock, ResidualBlock, group_norm
 from continua.errors import ConfigError
-from continua.filters import Filter, FilterConv2d, NJet, Pixel
+from continua.filters import Filter, FilterConv2d, NJet, Pixel, ScheduledNJet
 from continua.models.network import Network
 from continua.models.registry import register_model
 from continua.ode import SolverConfig
 
-FILTERS = ("pixel", "njet", "njet_pair", "sigma_t", "sigma_t2", "sigma_alpha_t")
+SCHEDULES: dict[str, dict[str, str]] = {
+    "sigma_t": dict(scale="linear"),
+    "sigma_t2": dict(scale="quadratic"),
+    "sigma_alpha_t": dict(scale="linear", alpha="linear"),
+}
+FILTERS = ("pixel", "njet", "njet_pair", *SCHEDULES)
 
 
 class DCN(Network):
@@ -80,10 +85,11 @@ class DCN(Network):
         """A filter of this network's kind."""
         if self.filters == "pixel":
             return Pixel(inputs, outputs, **self.filter_options)
-        if self.filters in ("njet", "njet_pair"):
-            sharing = "pair" if self.filters == "njet_pair" else "layer"
-            return NJet(inputs, outputs, order=self.order, **{"sharing": sharing, **self.filter_options})
-        raise ConfigError(f"unknown filters {self.filters!r}; known: {', '.join(FILTERS)}")
+        if self.filters in SCHEDULES:
+            options = {"order": self.order, "interval": (0.0, self.end), **SCHEDULES[self.filters], **self.filter_options}
+            return ScheduledNJet(inputs, outputs, **options)
+        sharing = "pair" if self.filters == "njet_pair" else "layer"
+        return NJet(inputs, outputs, **{"order": self.order, "sharing": sharing, **self.filter_options})
 
     def _stem(self, inputs: int, outputs: int, padding: int, everywhere: bool) -> FilterConv2d:
         if everywhere:
