@@ -34,7 +34,7 @@ def fit_pixel_kernel(
     alpha, rest = _least_squares(target, order, size // 2, sigma)
     jet = NJet(weight.shape[1], weight.shape[0], order=order, radius=size // 2)
     values = alpha.view(-1, weight.shape[0], weight.shape[1]).transpose(1, 2)
-    jet = jet.to(weight).with_values(values.to(weight), torch.tensor([sigma]).to(weight))
+    jet = jet.to(weight).with_values(values.to(weight), torch.tensor([sigma], dtype=weight.dtype, device=weight.device))
     norms, scale = rest.norm(dim=0), target.norm(dim=0).clamp(min=torch.finfo(torch.float64).tiny)
     residual = float(rest.norm() / target.norm().clamp(min=torch.finfo(torch.float64).tiny))
     return JetFit(jet, residual, (norms / scale).view(weight.shape[:2]).to(weight))

@@ -61,7 +61,7 @@ def _blur_and_stencils(kernel: JetKernel) -> tuple[Tensor, Tensor]:
     return gaussian, scales[..., None] * torch.tensor(STENCILS[: kernel.order + 1], dtype=sigma.dtype, device=sigma.device)
 
 
-def blur_matrix(taps: Float[Tensor, "taps"], size: int) -> Float[Tensor, "size+2 size"]:
+def blur_matrix(taps: Float[Tensor, "taps"], size: int) -> Float[Tensor, "blurred size"]:
     """Blur `size` pixels with zeros around them; the result begins one pixel before the first and ends one after the last."""
     middle = taps.shape[0] // 2
     reach = min(middle, size)

@@ -125,7 +125,7 @@ class ScheduledNJet(Filter):
         if "alpha" in state:
             return state["alpha"]
         u = 0.5 * _clip(t, -0.5, 2.5)
-        return u.reshape(*u.shape, *(1,) * (3 if t.ndim else 0)) * state["alpha_slope"] + state["alpha_offset"]
+        return (u[:, None, None, None] if t.ndim else u) * state["alpha_slope"] + state["alpha_offset"]
 
     def _sigmas_on_host(self, numbers: list[float], times: list[float]) -> list[float]:
         """σ at each time, without asking the device."""

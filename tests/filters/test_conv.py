@@ -1,0 +1,238 @@
+"""A realised convolution gives the numbers of the concatenated formulation, whatever the route, dtype, layout or time."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from njet_reference import correlate, njet, radius_of
+
+from continua import ConfigError, ContinuaWarning
+from continua.filters import FilterConv2d, NJet, Pixel, ScheduledNJet
+
+ROUTES = [{"route": "dense"}, {"route": "separable"}, {"discretisation": "hybrid"}]
+
+
+def conv(sigma=1.2, channels=(3, 4), filter_options=None, **options):
+    made = FilterConv2d(NJet(channels[0] + options.get("time_channel", False), channels[1], **(filter_options or {})), **options).double()
+    with torch.no_grad():
+        made.filter.s.fill_(np.log2(sigma))
+    return made
+
+
+def maps(*shape, grad=False):
+    return torch.randn(*shape, dtype=torch.float64, requires_grad=grad)
+
+
+@pytest.mark.parametrize("route", ["dense", "separable"])
+@pytest.mark.parametrize(("sigma", "stride", "size"), [(0.4, 1, (9, 7)), (1.3, 2, (9, 7)), (1.3, 2, (8, 10)), (3.1, 3, (11, 6))])
+@pytest.mark.filterwarnings("ignore::continua.ContinuaWarning")
+def test_sampled_routes_equal_the_reference(route, sigma, stride, size):
+    made = conv(sigma, route=route, stride=stride)
+    x = maps(2, 3, *size)
+    weight = njet(made.filter.alpha.detach().numpy(), sigma, 2, radius_of(sigma))
+    np.testing.assert_allclose(made(x).detach(), correlate(x.numpy(), weight, stride), rtol=1e-9, atol=1e-11)
+
+
+@settings(max_examples=30)
+@given(
+    sigma=st.floats(0.3, 4.0),
+    height=st.integers(1, 21),
+    width=st.integers(1, 21),
+    stride=st.integers(1, 3),
+    order=st.integers(0, 4),
+    channels=st.tuples(st.integers(1, 5), st.integers(1, 5)),
+    channels_last=st.booleans(),
+)
+@pytest.mark.filterwarnings("ignore::continua.ContinuaWarning")
+def test_dense_and_separable_agree_in_float32(sigma, height, width, stride, order, channels, channels_last):
+    made = conv(sigma, channels, {"order": order}, stride=stride).float()
+    x = torch.randn(3, channels[0], height, width)
+    x = x.to(memory_format=torch.channels_last) if channels_last else x
+    x.requires_grad_()
+    results = []
+    for made.route in ("dense", "separable"):
+        y = made(x)
+        weights = torch.linspace(-1, 1, y.numel()).view(y.shape)
+        results.append([y, *torch.autograd.grad((y * weights).sum(), [x, made.filter.alpha, made.filter.s])])
+    for dense, separable in zip(*results, strict=True):
+        assert float((dense - separable).abs().max()) <= 1e-5 * max(1.0, float(dense.abs().max()))
+
+
+@pytest.mark.parametrize("options", ROUTES)
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_every_route_passes_gradcheck_to_its_parameters(options, channels_last):
+    made = conv(channels=(2, 2), time_channel=True, bias=True, stride=2, **options)
+    x = maps(2, 2, 5, 4)
+    x = (x.to(memory_format=torch.channels_last) if channels_last else x).requires_grad_()
+    t = torch.tensor([0.3, 1.1], dtype=torch.float64, requires_grad=True)
+
+    def apply(x, t, alpha, s, bias):
+        swapped = {"filter.alpha": alpha, "filter.s": s, "bias": bias}
+        return torch.func.functional_call(made, swapped, (x, t))
+
+    torch.autograd.gradcheck(apply, (x, t, made.filter.alpha, made.filter.s, made.bias), fast_mode=True)
+
+
+@pytest.mark.parametrize(
+    "build", [lambda: NJet(4, 5), lambda: Pixel(4, 5), lambda: NJet(4, 5, sharing="pair")], ids=["njet", "pixel", "pair"]
+)
+@pytest.mark.parametrize("stride", [1, 2])
+def test_the_time_term_equals_concatenating_t_as_channel_zero_borders_included(build, stride):
+    filter = build().double()
+    made = FilterConv2d(filter, stride=stride, time_channel=True, bias=True).double()
+    x, t = maps(2, 3, 9, 8, grad=True), torch.tensor(0.7, dtype=torch.float64)
+    weight = filter.kernel(filter.state()).weight()
+    concatenated = torch.cat([t.expand(2, 1, 9, 8), x], dim=1)
+    expected = F.conv2d(concatenated, weight, made.bias, stride=stride, padding=weight.shape[-1] // 2)
+    torch.testing.assert_close(made(x, t), expected, rtol=1e-12, atol=1e-13)
+    parameters = [x, *made.parameters()]
+    for ours, theirs in zip(
+        torch.autograd.grad(made(x, t).sin().sum(), parameters), torch.autograd.grad(expected.sin().sum(), parameters), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("options", ROUTES)
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_per_sample_time_equals_one_sample_at_a_time(options, channels_last):
+    made = conv(time_channel=True, **options)
+    x, t = maps(3, 3, 8, 8), torch.tensor([0.0, 0.4, 2.0], dtype=torch.float64)
+    x = x.to(memory_format=torch.channels_last) if channels_last else x
+    together = made(x, t)
+    for k in range(3):
+        torch.testing.assert_close(together[k : k + 1], made(x[k : k + 1], t[k]), rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("options", ROUTES)
+def test_gradients_of_the_realised_tensors_lead_back_to_the_parameters_once_per_solve(options):
+    made = conv(time_channel=True, bias=True, **options)
+    x, times = maps(2, 3, 8, 8), (0.1, 0.5, 0.9)
+    direct = torch.autograd.grad(sum(made(x, t).square().sum() for t in times), list(made.parameters()))
+    ready = made.realise(x.shape, x.dtype)
+    leaves = [tensor.detach().requires_grad_() for tensor in ready.tensors]
+    collected = [torch.zeros_like(leaf) for leaf in leaves]
+    for t in times:
+        for total, part in zip(collected, torch.autograd.grad(ready.apply(x, t, *leaves).square().sum(), leaves), strict=True):
+            total += part
+    torch.autograd.backward(ready.tensors, collected)
+    for parameter, expected in zip(made.parameters(), direct, strict=True):
+        torch.testing.assert_close(parameter.grad, expected, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("options", ROUTES)
+def test_parts_add_up_to_the_whole(options):
+    made = conv(time_channel=True, **options)
+    x = maps(2, 3, 8, 8)
+    ready = made.realise(x.shape, x.dtype)
+    y, ones_response = ready.parts(x, 0.6, *ready.tensors)
+    assert ones_response.shape == (1, 4, 8, 8)
+    torch.testing.assert_close(y + 0.6 * ones_response, ready(x, 0.6))
+
+
+@pytest.mark.parametrize("options", ROUTES)
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_autocast_answers_in_bfloat16_and_is_close_to_float32(options, channels_last):
+    made = conv(time_channel=True, **options).float()
+    x = torch.randn(2, 3, 9, 9)
+    x = (x.to(memory_format=torch.channels_last) if channels_last else x).requires_grad_()
+    exact = made(x, 1.5)
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = made(x, 1.5)
+    assert rounded.dtype == torch.bfloat16
+    assert float((rounded.float() - exact).norm() / exact.norm()) < 0.02
+    gradients = torch.autograd.grad(rounded.float().square().sum(), list(made.parameters()))
+    for got, expected in zip(gradients, torch.autograd.grad(exact.square().sum(), list(made.parameters())), strict=True):
+        assert got.dtype == torch.float32
+        assert float((got - expected).norm() / expected.norm()) < 0.05
+
+
+@pytest.mark.parametrize("options", ROUTES)
+def test_layout_is_kept_and_changes_no_number(options):
+    made = conv(time_channel=True, **options)
+    x = maps(2, 3, 9, 8)
+    plain, last = made(x, 0.5), made(x.to(memory_format=torch.channels_last), 0.5)
+    assert plain.is_contiguous()
+    assert last.is_contiguous(memory_format=torch.channels_last)
+    torch.testing.assert_close(plain, last, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("options", ROUTES)
+def test_works_without_gradients_and_survives_copy_and_pickle(options):
+    made = conv(time_channel=True, bias=True, **options)
+    x = maps(2, 3, 8, 8)
+    with torch.no_grad():
+        expected = made(x, 0.5)
+    for twin in (copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
+        torch.testing.assert_close(twin(x, 0.5), expected)
+
+
+@pytest.mark.parametrize("options", ROUTES)
+def test_a_frozen_convolution_exports_with_its_kernel_as_constants(options):
+    made = conv(time_channel=True, bias=True, **options).float()
+    x, t = torch.randn(2, 3, 8, 8), torch.tensor(0.4)
+    program = torch.export.export(made.freeze(), (x, t))
+    torch.testing.assert_close(program.module()(x, t), made(x, t), rtol=1e-4, atol=1e-5)
+    assert made.filter.alpha.requires_grad  # the original still trains
+
+
+@pytest.mark.parametrize("route", ["dense", "separable"])
+@pytest.mark.filterwarnings("ignore::continua.ContinuaWarning")
+def test_taps_outside_the_map_are_not_built_and_change_nothing(route):
+    sigma = 30.0
+    made = conv(sigma, route=route)
+    x = maps(1, 3, 5, 6)
+    ready = made.realise(x.shape, x.dtype)
+    assert max(tensor.numel() for tensor in ready.tensors) <= 3 * 4 * 9 * 11
+    weight = njet(made.filter.alpha.detach().numpy(), sigma, 2, radius_of(sigma))
+    np.testing.assert_allclose(ready(x).detach(), correlate(x.numpy(), weight), rtol=1e-8, atol=1e-14)
+
+
+def test_a_kernel_that_outgrows_its_map_is_named_once():
+    made = conv(3.0)
+    made.filter.label = "blocks.2.conv1"
+    with pytest.warns(ContinuaWarning, match=r"blocks\.2\.conv1 is 15×15 on a map of 7×7"):
+        made(maps(1, 3, 7, 7))
+    made(maps(1, 3, 7, 7))
+
+
+def test_the_route_is_reported_and_small_kernels_are_dense_large_ones_separable():
+    assert conv(0.2, (64, 64)).realise((8, 64, 16, 16)).route == "dense"
+    assert conv(2.0, (64, 64)).realise((8, 64, 16, 16)).route == "separable"
+    assert conv(2.0, (64, 64), route="dense").realise((8, 64, 16, 16)).route == "dense"
+    assert conv(2.0, (64, 64), discretisation="hybrid").realise((8, 64, 16, 16)).route == "hybrid"
+    assert FilterConv2d(Pixel(8, 8, 5)).realise((8, 8, 16, 16)).route == "dense"
+
+
+def test_pixel_filters_start_and_compute_as_conv2d_does():
+    torch.manual_seed(3)
+    theirs = torch.nn.Conv2d(5, 6, 4, stride=2, padding=1)
+    torch.manual_seed(3)
+    ours = FilterConv2d(Pixel(5, 6, 4), stride=2, padding=1, bias=True)
+    x = torch.randn(2, 5, 9, 9)
+    torch.testing.assert_close(ours(x), theirs(x))
+
+
+def test_what_cannot_work_is_refused_when_it_is_built():
+    with pytest.raises(ConfigError, match="separable"):
+        FilterConv2d(NJet(2, 2, sharing="pair"), route="separable")
+    with pytest.raises(ConfigError, match="hybrid"):
+        FilterConv2d(NJet(2, 2, order=3), discretisation="hybrid")
+    with pytest.raises(ConfigError, match="hybrid"):
+        FilterConv2d(Pixel(2, 2), discretisation="hybrid")
+    with pytest.raises(ConfigError, match="route"):
+        FilterConv2d(NJet(2, 2), discretisation="hybrid", route="dense")
+    with pytest.raises(ConfigError, match="padding"):
+        FilterConv2d(Pixel(2, 2, 4))
+    with pytest.raises(ConfigError, match="padding"):
+        FilterConv2d(NJet(2, 2), padding=1)
+    with pytest.raises(ConfigError, match="reads 2 channels and the time"):
+        FilterConv2d(NJet(3, 2), time_channel=True)(torch.randn(1, 3, 8, 8), 0.0)
+    with pytest.raises(ConfigError, match="time"):
+        FilterConv2d(NJet(3, 2), time_channel=True)(torch.randn(1, 2, 8, 8))
+    with pytest.raises(ConfigError, match="radius"):
+        FilterConv2d(ScheduledNJet(2, 2)).freeze()
