@@ -38,7 +38,7 @@ def end_times(t0: "float | Tensor", t1: "float | Tensor", y0: State) -> tuple[Ti
                 raise ConfigError(f"{name} has shape {tuple(value.shape)}; expected one number, or ({len(y0[0])},): one per sample")
             pair.append(value.detach().to(y0[0].device, torch.float64))
         else:
-            pair.append(float(value))
+            pair.append(float(value.detach() if isinstance(value, Tensor) else value))
     finite = all(bool(torch.isfinite(torch.as_tensor(value)).all()) for value in pair)
     if not finite:
         raise ConfigError(f"t0 = {t0}, t1 = {t1}; times must be finite")
@@ -57,8 +57,11 @@ def check_times(save_at: "Sequence[float] | Tensor | None", t0: Time, t1: Time, 
     per_sample = isinstance(t1, Tensor)
     if times.ndim == 2 and not per_sample:
         raise ConfigError("save_at is given per sample, (time, batch), but t0 and t1 are not; give t1 as a (batch,) tensor too")
-    start, end = torch.as_tensor(t0).cpu(), torch.as_tensor(t1).cpu()
+    start, end = (torch.as_tensor(t, dtype=torch.float64).cpu() for t in (t0, t1))
     wide = times.cpu() if times.ndim == 2 else times.cpu()[:, None]
+    if isinstance(save_at, Tensor) and save_at.is_floating_point():
+        for limit in (start, end):  # torch.linspace(0, 0.1, 5) ends a rounding error of float32 past 0.1: it means 0.1
+            wide = torch.where(wide == limit.to(save_at.dtype).double(), limit, wide)
     low, high = torch.minimum(start, end), torch.maximum(start, end)
     outside = (wide < low) | (wide > high)
     if bool(outside.any()) or not bool(torch.isfinite(wide).all()):
