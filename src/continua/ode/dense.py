@@ -1,7 +1,7 @@
 """States between steps: y(t + θh) = y + h Σ b_i(θ) k_i with the method's polynomials b_i."""
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -68,6 +68,9 @@ class Saver:
 
     def take(self, step: Step) -> None:
         """Fill in the times that this step passes."""
+        width = len(self.ys[0])
+        if len(step.y0) > width:  # the reversible scheme carries a second copy of the state
+            step = replace(step, y0=step.y0[:width], y1=step.y1[:width])
         found = self._each(step) if isinstance(self.times, Tensor) else self._shared(step, self.times)
         self.saves.append(found)
 
@@ -88,7 +91,7 @@ class Saver:
         times = self.times if step.rows is None else self.times[:, step.rows]  # pyright: ignore[reportCallIssue, reportArgumentType]
         theta = (times - step.t) / step.h
         theta = torch.where(times == step.t_next, 1.0, theta)
-        inside = (theta > 0) & (theta <= 1)
+        inside = (theta > 0) & (theta <= 1) & (step.t_next != step.t)  # without length: already there at the start
         found = []
         for slot in inside.any(1).nonzero().flatten().tolist():
             rows = inside[slot].nonzero().flatten()
@@ -115,10 +118,13 @@ def _rows_of(step: Step, rows: Tensor) -> Step:
 
 
 class DenseOutput:
-    """Every accepted step with its stages, so that any time can be asked for later."""
+    """Every accepted step with its stages, so that any time can be asked for later.
 
-    def __init__(self, tableau: Tableau, y0: State, t0: Time, t1: Time) -> None:
-        self.tableau, self.y0, self.t0, self.t1 = tableau, y0, t0, t1
+    t0 and t1 are those of the user. The steps are on the same clock, or on the common clock s ∈ [0, 1] if `relative`.
+    """
+
+    def __init__(self, tableau: Tableau, y0: State, t0: Time, t1: Time, relative: bool) -> None:
+        self.tableau, self.y0, self.t0, self.t1, self.relative = tableau, y0, t0, t1, relative
         self.steps: list[Step] = []
 
     def take(self, step: Step) -> None:
@@ -128,10 +134,13 @@ class DenseOutput:
         ends = torch.stack([torch.as_tensor(t, dtype=torch.float64).cpu().expand(len(self.y0[0])) for t in (self.t0, self.t1)])
         if bool((time < ends.amin(0)).any() or (time > ends.amax(0)).any()):
             raise ConfigError(f"t = {time:.6g} lies outside the solved interval [{float(ends[0, 0]):.6g}, {float(ends[1, 0]):.6g}]")
-        if self.steps and not isinstance(self.steps[0].t, Tensor):
+        if self.steps and not isinstance(self.steps[0].t, Tensor) and not self.relative:
             return self._shared(time)
         times = torch.full((1, len(self.y0[0])), time, dtype=torch.float64, device=self.y0[0].device)
-        saver = Saver(self.tableau, times, self.y0, self.t0)
+        if self.relative:
+            saver = Saver(self.tableau, relative_times(times, self.t0, self.t1), self.y0, 0.0)
+        else:
+            saver = Saver(self.tableau, times, self.y0, self.t0)
         for step in self.steps:
             saver.take(step)
         return tuple(saver.ys[0])
@@ -141,4 +150,11 @@ class DenseOutput:
         ends = [step.t_next if forward else -step.t_next for step in self.steps]
         step = self.steps[min(bisect_left(ends, time if forward else -time), len(ends) - 1)]
         theta = float((time - step.t) / step.h)
+        if theta > 1.0:  # a failed solve did not get there
+            return tuple(torch.full_like(part, torch.nan) for part in step.y1)
         return step.y1 if time == step.t_next else between(self.tableau, step, theta)
+
+
+def relative_times(times: Tensor, t0: Tensor, t1: Tensor) -> Tensor:
+    """(time, batch) on the clock s ∈ [0, 1] of each sample; 0 for samples that do not move."""
+    return (times - t0) / torch.where(t1 == t0, 1.0, t1 - t0)

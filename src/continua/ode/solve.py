@@ -11,7 +11,7 @@ from continua.ode.adjoint import AdjointSolve, adjoint_config
 from continua.ode.checks import check_state, check_times, end_times, warn_of_noise
 from continua.ode.config import Controller, SolverConfig
 from continua.ode.control import Problem
-from continua.ode.dense import DenseOutput, Saver
+from continua.ode.dense import DenseOutput, Saver, relative_times
 from continua.ode.gradient import CheckpointSolve, Job
 from continua.ode.loops import BatchSteps, FixedSteps
 from continua.ode.rate import Rate, RelativeTime, broadcast_time, parameters_of, probe
@@ -99,7 +99,8 @@ def solve_with(
         warn_of_noise(config, state)
     state = _attach_start(f, state, t0, single)
     if _no_way_to_go(start, end):
-        return _nothing_to_do(config, state, times, save_at, single)
+        output = DenseOutput(config.tableau, state, start, end, relative=False) if dense else None
+        return _nothing_to_do(config, state, _attach_end(f, state, t1, single, config.gradient), times, save_at, single, output)
     solver = _Solver(config, f, state, start, end, times, dense, found, single)
     y1, ys = solver.run()
     y1 = _attach_end(f, y1, t1, single, config.gradient)
@@ -135,8 +136,10 @@ class _Solver:
         if config.gradient == "adjoint":
             adjoint_config(config)
         self._refuse_states_without_gradient(dense)
+        interval = (t0, t1)
         if config.control == "sample":
             t0, t1, times = (_per_sample(value, y0) for value in (t0, t1, times))
+            interval = (t0, t1)
         elif isinstance(t0, Tensor) and isinstance(t1, Tensor):
             f, times = RelativeTime(f, t0, t1), _relative(times, t0, t1)
             t0, t1 = 0.0, 1.0
@@ -147,7 +150,7 @@ class _Solver:
         first = self._first_rate(t0)
         problem = Problem(self.rate, stepper, config, begin, t0, t1, len(y0), len(y0), first)
         saver = None if times is None else Saver(tableau, times, y0, t0)
-        output = DenseOutput(tableau, y0, t0, t1) if dense else None
+        output = DenseOutput(tableau, y0, *interval, relative=interval[0] is not t0) if dense else None
         self.job = Job(problem, self._loop(problem), tableau, saver, output)
 
     def _loop(self, problem: Problem) -> "FixedSteps | BatchSteps | SampleSteps":
@@ -177,7 +180,7 @@ class _Solver:
         if not self.differentiate or gradient == "direct":
             outputs = self.job.run()
             if gradient == "reversible":
-                return outputs[:count], None
+                return outputs[:count], outputs[2 * count :] or None
         elif gradient == "checkpoint":
             outputs = CheckpointSolve.apply(self.job, count, *tensors)
         elif gradient == "reversible":
@@ -208,8 +211,7 @@ def _relative(times: "list[float] | Tensor | None", t0: Tensor, t1: Tensor) -> T
     if times is None:
         return None
     wide = times if isinstance(times, Tensor) else torch.tensor(times, dtype=torch.float64, device=t1.device)[:, None]
-    length = torch.where(t1 == t0, 1.0, t1 - t0)
-    return (wide.expand(-1, len(t1)) - t0) / length
+    return relative_times(wide.expand(-1, len(t1)), t0, t1)
 
 
 def _attach_start(f: Field, y0: State, t0: "float | Tensor", single: bool) -> State:
@@ -237,8 +239,10 @@ def _no_way_to_go(t0: Time, t1: Time) -> bool:
     return bool((t0 == t1).all()) if isinstance(t1, Tensor) else t0 == t1
 
 
-def _nothing_to_do(config: SolverConfig, y0: State, times: Any, save_at: Any, single: bool) -> Solution:
-    y1 = tuple(part.clone() for part in y0)
+def _nothing_to_do(
+    config: SolverConfig, y0: State, y1: State, times: Any, save_at: Any, single: bool, dense: DenseOutput | None
+) -> Solution:
+    y1 = tuple(part.clone() for part in y1)
     ys = None if times is None else tuple(torch.stack([part] * len(times)) for part in y0)
     stats = Stats()
     if config.control == "sample":
@@ -246,4 +250,4 @@ def _nothing_to_do(config: SolverConfig, y0: State, times: Any, save_at: Any, si
         stats = Stats(zero, zero.clone(), zero.clone(), zero.clone(), zero.double(), zero.double())
     status = (Status.SUCCESS,) * len(y0[0])
     shown = None if save_at is None else torch.as_tensor(save_at)
-    return Solution(y1[0] if single else y1, ys[0] if single and ys else ys, shown, stats, status)
+    return Solution(y1[0] if single else y1, ys[0] if single and ys else ys, shown, stats, status, dense)
