@@ -1,0 +1,470 @@
+"""Gradients: exact where they are said to be exact, converging where they are not, and refused where they would be wrong."""
+
+import pytest
+import torch
+from fields import MapField, PairField, VectorField
+from torch import Tensor, nn
+from torch.autograd import gradcheck, gradgradcheck
+from torch.func import functional_call
+
+from continua import ConfigError
+from continua.ode import METHODS, broadcast_time, solve
+from continua.ode.reversible import COUPLING
+
+EXPLICIT = [name for name, tableau in METHODS.items() if tableau.explicit]
+F64 = torch.float64
+
+
+def rand(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=F64)
+
+
+def loss_of(solution) -> Tensor:
+    """Weighs every number of y1, and of ys where asked, differently."""
+    outputs = []
+    for part in (solution.y1, solution.ys):
+        outputs += [] if part is None else [part] if isinstance(part, Tensor) else [*part]
+    return sum((part * torch.linspace(-1, 2, part.numel(), dtype=part.dtype).view(part.shape)).sum() for part in outputs)
+
+
+def gradients(field: nn.Module, y0, t0, t1, **options) -> tuple[Tensor, ...]:
+    """∂/∂(y0, parameters) of that loss."""
+    single = isinstance(y0, Tensor)
+    leaves = tuple(part.detach().requires_grad_() for part in ((y0,) if single else y0))
+    solution = solve(field, leaves[0] if single else leaves, t0, t1, **options)
+    return torch.autograd.grad(loss_of(solution), (*leaves, *field.parameters()))
+
+
+def relative(found, expected) -> float:
+    return max(float((a - b).norm() / b.norm()) for a, b in zip(found, expected, strict=True))
+
+
+def as_function(field: nn.Module, t0, t1, **options):
+    """(y0, *parameters) -> y1, as gradcheck wants it, and the parameters."""
+    names = [name for name, _ in field.named_parameters()]
+
+    def end(y0: Tensor, *params: Tensor) -> Tensor:
+        def f(t: Tensor, y: Tensor) -> Tensor:
+            return functional_call(field, dict(zip(names, params, strict=True)), (t, y))
+
+        return solve(f, y0, t0, t1, params=params, **options).y1
+
+    return end, tuple(p.detach().clone().requires_grad_() for p in field.parameters())
+
+
+# --- exact on given steps ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gradient", ["direct", "checkpoint", "reversible"])
+@pytest.mark.parametrize("method", ["euler", "rk4", "dopri5"])
+def test_gradcheck_on_fixed_steps(gradient, method):
+    end, params = as_function(VectorField(2, 3), 0.2, 1.0, method=method, steps=3, gradient=gradient)
+    assert gradcheck(end, (rand(2, 2).requires_grad_(), *params))
+
+
+@pytest.mark.parametrize("gradient", ["direct", "checkpoint"])
+def test_gradcheck_of_saved_states_on_fixed_steps(gradient):
+    field = VectorField(2, 3).requires_grad_(False)
+    times = [0.2, 0.35, 0.6, 0.61, 1.0]
+    assert gradcheck(lambda y0: solve(field, y0, 0.2, 1.0, steps=3, save_at=times, gradient=gradient).ys, rand(2, 2).requires_grad_())
+
+
+def replay(f, y0: Tensor, t0: float, sizes: list[float]) -> Tensor:
+    """dopri5 over given steps, written out with autograd through every sum."""
+    tableau, y, t = METHODS["dopri5"], y0, t0
+    for h in sizes:
+        stages: list[Tensor] = []
+        for row, c in zip(tableau.a, tableau.c, strict=True):
+            point = y + h * sum((a * k for a, k in zip(row, stages, strict=False)), torch.zeros_like(y))
+            stages.append(f(torch.tensor(t + c * h, dtype=F64), point))
+        y = y + h * sum(b * k for b, k in zip(tableau.b, stages, strict=True))
+        t += h
+    return y
+
+
+@pytest.mark.parametrize("gradient", ["direct", "checkpoint"])
+def test_an_adaptive_gradient_is_that_of_its_accepted_steps_replayed(gradient):
+    field, y0 = VectorField(), 3 * rand(4, 3)
+    options = dict(rtol=1e-7, atol=1e-7, record_steps=True, gradient=gradient, first_step=1.0)
+    start = y0.clone().requires_grad_()
+    solution = solve(field, start, 0.0, 2.0, **options)
+    log = solution.stats.steps
+    sizes = log.h[log.accepted].tolist()
+    assert solution.stats.rejected > 0  # else the claim says little
+    assert gradcheck(lambda y: replay(field, y, 0.0, sizes), start)
+    ours = torch.autograd.grad(solution.y1.sin().sum(), (start, *field.parameters()))
+    theirs = torch.autograd.grad(replay(field, start, 0.0, sizes).sin().sum(), (start, *field.parameters()))
+    assert relative(ours, theirs) < 1e-10
+
+
+# --- checkpoint equals direct -----------------------------------------------------------------------------------------
+
+TIMES = [0.0, 0.1, 0.1, 0.7, 1.1, 1.5]
+ENDS = torch.tensor([1.5, 0.2, 0.9, 0.0, 1.2], dtype=F64)
+CASES = {
+    "plain": dict(),
+    "every method": dict(method="tsit5"),
+    "no FSAL": dict(method="fehlberg45", rtol=1e-5, atol=1e-5),
+    "eighth order": dict(method="dopri8"),
+    "saved": dict(save_at=TIMES),
+    "saved, eighth order": dict(method="dopri8", save_at=TIMES),
+    "saved, pi": dict(save_at=TIMES, controller="pi"),
+    "per sample": dict(control="sample"),
+    "per sample, no FSAL": dict(control="sample", method="fehlberg45", rtol=1e-5, atol=1e-5),
+    "per sample, saved": dict(control="sample", save_at=TIMES),
+    "fixed": dict(method="rk4", steps=7, save_at=TIMES),
+    "fixed, per sample": dict(method="bosh3", steps=7, control="sample", save_at=TIMES),
+}
+
+
+@pytest.mark.parametrize("segments", [None, 1, 2, 3, "sqrt"])
+@pytest.mark.parametrize("case", CASES)
+def test_checkpoint_equals_direct(case, segments):
+    field, y0 = VectorField(), 3 * rand(5, 3)
+    options = {**dict(rtol=1e-6, atol=1e-6), **CASES[case]}
+    exact = gradients(field, y0, 0.0, 1.5, gradient="direct", **options)
+    assert relative(gradients(field, y0, 0.0, 1.5, segments=segments, **options), exact) < 1e-10
+
+
+@pytest.mark.parametrize("segments", [None, 2, "sqrt"])
+@pytest.mark.parametrize("control", ["batch", "sample"])
+@pytest.mark.parametrize("start", [0.0, 0.3])
+@pytest.mark.parametrize("steps", [None, 5])
+def test_checkpoint_equals_direct_with_an_end_time_per_sample(control, segments, start, steps):
+    """Some samples go forwards, some backwards, one (when start is 0) not at all."""
+    field, y0 = VectorField(), rand(5, 3)
+    times = torch.stack([ENDS * 0 + start, start + (ENDS - start) * 0.3, start + (ENDS - start) * 0.9, ENDS])
+    options = dict(rtol=1e-6, atol=1e-6, control=control, save_at=times, steps=steps)
+    exact = gradients(field, y0, start, ENDS, gradient="direct", **options)
+    assert relative(gradients(field, y0, start, ENDS, segments=segments, **options), exact) < 1e-10
+
+
+@pytest.mark.parametrize("options", [dict(), dict(segments="sqrt", save_at=[1.0, 0.4]), dict(control="sample", save_at=[0.4, 0.0])])
+def test_checkpoint_equals_direct_for_coupled_states(options):
+    field, y0 = PairField(), (rand(4, 3, 2, 2), rand(4, 3))
+    direct = {**options, "segments": None, "gradient": "direct"}
+    found, exact = (gradients(field, y0, 1.0, 0.0, rtol=1e-6, atol=1e-6, **chosen) for chosen in (options, direct))
+    assert relative(found, exact) < 1e-10
+
+
+@pytest.mark.parametrize("control", ["batch", "sample"])
+def test_checkpoint_equals_direct_for_a_convolutional_field_backward_in_time(control):
+    field, y0 = MapField(), rand(3, 4, 8, 8)
+    found, exact = (gradients(field, y0, 1.0, -0.5, rtol=1e-5, atol=1e-5, control=control, gradient=g) for g in ("checkpoint", "direct"))
+    assert relative(found, exact) < 1e-10
+
+
+@pytest.mark.parametrize("gradient", ["direct", "checkpoint"])
+def test_a_loss_on_saved_states_alone_reaches_everything(gradient):
+    field, y0 = VectorField(), rand(4, 3).requires_grad_()
+    both = []
+    for control in ("batch", "sample"):
+        solution = solve(field, y0, 0.0, 1.0, save_at=[0.3, 0.8], gradient=gradient, control=control, rtol=1e-9, atol=1e-9)
+        both.append(torch.autograd.grad(solution.ys.sin().sum(), (y0, *field.parameters())))
+    assert relative(*both) < 1e-6
+
+
+def test_rejected_steps_leave_no_graph():
+    """The direct gradient of an adaptive solve holds as many evaluations of f as accepted steps need."""
+    counted = {"forward": 0, "backward": 0}
+
+    class Counted(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, y):
+            counted["forward"] += 1
+            return y.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            counted["backward"] += 1
+            return g
+
+    y0 = (3 * rand(4, 2)).requires_grad_()
+    f = lambda t, y: Counted.apply(torch.stack([y[:, 1], -torch.sin(9 * y[:, 0])], 1))  # noqa: E731
+    solution = solve(f, y0, 0.0, 2.0, rtol=1e-6, atol=1e-6, gradient="direct", first_step=1.0)
+    solution.y1.sum().backward()
+    assert solution.stats.rejected > 3
+    assert counted["forward"] == solution.stats.nfe == 1 + 6 * (solution.stats.accepted + solution.stats.rejected)
+    assert counted["backward"] == 6 * solution.stats.accepted
+
+
+# --- what is kept in memory -------------------------------------------------------------------------------------------
+
+
+def states_kept(y0: Tensor, **options) -> int:
+    """How many tensors of the size of the state a solve keeps for its backward pass."""
+    kept: list[int] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.data_ptr()) if x.shape == y0.shape else None, lambda x: x):
+        solve(lambda t, y: torch.sin(y), y0.requires_grad_(), 0.0, 1.0, method="rk4", **options)
+    return len(kept)
+
+
+def test_memory_follows_the_table_of_gradients():
+    for steps in (4, 16, 64):
+        assert states_kept(rand(5, 7), steps=steps) == steps
+        assert states_kept(rand(5, 7), steps=steps, segments=1) == 1
+        assert states_kept(rand(5, 7), steps=steps, segments=3) <= 3
+        assert states_kept(rand(5, 7), steps=steps, segments="sqrt") <= 2 * steps**0.5
+        assert states_kept(rand(5, 7), steps=steps, gradient="reversible") == 2
+        assert states_kept(rand(5, 7), steps=steps, gradient="adjoint") == 1
+        assert states_kept(rand(5, 7), steps=steps, gradient="direct") >= 4 * steps
+
+
+# --- reversible -------------------------------------------------------------------------------------------------------
+
+
+def increment(f, tableau, t: float, h: float, y: Tensor) -> Tensor:
+    """Ψ_h(t, y): what one step of an explicit method adds."""
+    stages: list[Tensor] = []
+    for row, c in zip(tableau.a, tableau.c, strict=True):
+        point = y + h * sum((a * k for a, k in zip(row, stages, strict=False)), torch.zeros_like(y))
+        stages.append(f(torch.tensor(t + c * h, dtype=y.dtype), point))
+    return h * sum(b * k for b, k in zip(tableau.b, stages, strict=True))
+
+
+def two_state_scheme(f, method: str, y0: Tensor, t0: float, t1: float, steps: int) -> list[tuple[Tensor, Tensor]]:
+    """McCallum & Foster (2024), written down from its two equations."""
+    tableau, h = METHODS[method], (t1 - t0) / steps
+    y, z, states = y0, y0, [(y0, y0)]
+    for n in range(steps):
+        t = t0 + n * h
+        y = COUPLING * y + (1 - COUPLING) * z + increment(f, tableau, t, h, z)
+        z = z - increment(f, tableau, t + h, -h, y)
+        states.append((y, z))
+    return states
+
+
+@pytest.mark.parametrize("method", EXPLICIT)
+def test_reversible_equals_the_direct_gradient_of_its_own_scheme(method):
+    field, y0 = VectorField(), rand(4, 3).requires_grad_()
+    expected = two_state_scheme(field, method, y0, 0.3, 1.5, 6)[-1][0]
+    solution = solve(field, y0, 0.3, 1.5, method=method, steps=6, gradient="reversible")
+    assert torch.allclose(solution.y1, expected, rtol=1e-12, atol=1e-13)
+    inputs = (y0, *field.parameters())
+    assert relative(torch.autograd.grad(solution.y1.sin().sum(), inputs), torch.autograd.grad(expected.sin().sum(), inputs)) < 1e-10
+
+
+def test_reversible_converges_to_the_solution_with_the_order_of_its_base_method():
+    field, y0 = VectorField().requires_grad_(False), rand(4, 3)
+    exact = solve(field, y0, 0.0, 1.0, rtol=1e-12, atol=1e-12).y1
+    errors = [float((solve(field, y0, 0.0, 1.0, method="rk4", steps=n, gradient="reversible").y1 - exact).norm()) for n in (10, 40)]
+    assert errors[1] < errors[0] / 4**3.7
+
+
+@pytest.mark.parametrize(("precision", "bound"), [(torch.float64, 1e-13), (torch.float32, 3e-5)])
+def test_reversible_rebuilds_its_states_over_64_steps(precision, bound):
+    """The drift of y0, rebuilt from y(t1) through 64 steps: about 3e-15 relative in float64 and 2e-6 in float32."""
+    field, y0 = MapField(dtype=precision), torch.randn(4, 4, 8, 8, dtype=precision)
+    seen: list[Tensor] = []
+    field.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[1].detach().clone()))
+    solution = solve(field, y0.requires_grad_(), 0.0, 2.0, method="rk4", steps=64, gradient="reversible")
+    seen.clear()
+    solution.y1.sum().backward()
+    rebuilt = seen[-4]  # the last step undone evaluates the four stages of Ψ_h(t0, z0), the first of them at z0 = y0
+    drift = float((rebuilt - y0.detach()).norm() / y0.detach().norm())
+    assert 0 < drift < bound
+
+
+def test_reversible_runs_adaptively_and_close_to_direct():
+    field, y0 = VectorField(), 3 * rand(4, 3)
+    options = dict(rtol=1e-8, atol=1e-8)
+    assert relative(*(gradients(field, y0, 0.0, 1.5, gradient=g, **options) for g in ("reversible", "direct"))) < 1e-6
+
+
+# --- adjoint ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [dict(), dict(save_at=[0.0, 0.4, 1.5]), dict(adjoint_options=dict(norm="full"))])
+def test_the_adjoint_converges_to_the_exact_gradient(options):
+    field, y0 = VectorField(), 2 * rand(4, 3)
+    plain = {key: value for key, value in options.items() if key != "adjoint_options"}
+    exact = gradients(field, y0, 0.0, 1.5, rtol=1e-11, atol=1e-11, **plain)
+    distances = [relative(gradients(field, y0, 0.0, 1.5, rtol=t, atol=t, gradient="adjoint", **options), exact) for t in (1e-3, 1e-6, 1e-9)]
+    assert distances[0] > distances[1] > distances[2]
+    assert distances[2] < 1e-7
+
+
+def test_the_adjoint_takes_options_of_its_own():
+    field, y0 = VectorField(), rand(4, 3).requires_grad_()
+    counts = []
+    for options in (None, dict(rtol=1e-9, atol=1e-9), dict(method="rk4", steps=20)):
+        solution = solve(field, y0, 0.0, 1.0, gradient="adjoint", adjoint_options=options)
+        solution.y1.sum().backward()
+        counts.append(solution.stats.nfe_backward)
+    assert counts[0] < counts[1]
+    assert counts[2] == 80
+    with pytest.raises(ConfigError, match="norm"):
+        solve(field, y0, 0.0, 1.0, gradient="adjoint", adjoint_options=dict(norm="max"))
+    with pytest.raises(ConfigError, match="known"):
+        solve(field, y0, 0.0, 1.0, gradient="adjoint", adjoint_options=dict(tolerance=1))
+
+
+# --- t0 and t1 --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gradient", ["direct", "checkpoint", "reversible", "adjoint"])
+@pytest.mark.parametrize("per_sample", [False, True])
+def test_end_times_have_gradients(gradient, per_sample):
+    field, y0 = VectorField(), rand(3, 3)
+    t0 = torch.tensor([0.1, 0.0, 0.2] if per_sample else 0.1, dtype=F64)
+    t1 = torch.tensor([0.7, 1.3, -0.4] if per_sample else 1.3, dtype=F64)
+    # A method far more accurate than the finite differences it is compared with.
+    options = dict(method="dopri8", steps=24, gradient=gradient)
+
+    def loss(t0: Tensor, t1: Tensor) -> Tensor:
+        return loss_of(solve(field, y0, t0, t1, **options))
+
+    start, end = t0.clone().requires_grad_(), t1.clone().requires_grad_()
+    found = torch.autograd.grad(loss(start, end), (start, end))
+    step = 1e-4
+    for which, gradient_found in enumerate(found):
+        assert gradient_found.shape == t0.shape
+        for i in range(t0.numel()):
+            shift = torch.zeros(t0.numel(), dtype=F64)
+            shift[i] = step
+            shift = shift.reshape(t0.shape)
+            with torch.no_grad():
+                pairs = [(t0 + s * shift, t1) if which == 0 else (t0, t1 + s * shift) for s in (1, -1)]
+                difference = (loss(*pairs[0]) - loss(*pairs[1])) / (2 * step)
+            assert float(gradient_found.reshape(-1)[i]) == pytest.approx(float(difference), rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("control", ["batch", "sample"])
+def test_dy1_dt1_is_the_field_at_the_end(control):
+    field, y0 = VectorField().requires_grad_(False), rand(3, 3)
+    t1 = torch.tensor([0.7, 1.3, 0.0], dtype=F64, requires_grad=True)
+    y1 = solve(field, y0, 0.0, t1, control=control).y1
+    (found,) = torch.autograd.grad(y1.sum(), t1)
+    assert torch.allclose(found, field(t1, y1).sum(1), rtol=1e-12)
+
+
+@pytest.mark.parametrize("end", [torch.zeros((), dtype=F64), torch.zeros(3, dtype=F64)])
+def test_an_interval_of_no_length_has_gradients_too(end):
+    field, y0 = VectorField(), rand(3, 3).requires_grad_()
+    end = end.clone().requires_grad_()
+    y1 = solve(field, y0, 0.0, end).y1
+    of_y0, of_end = torch.autograd.grad(y1.sum(), (y0, end))
+    assert torch.equal(of_y0, torch.ones_like(y0))
+    assert torch.allclose(of_end.sum(), field(end, y0).sum())
+
+
+# --- higher order, closures, refusals ---------------------------------------------------------------------------------
+
+
+def test_direct_can_be_differentiated_twice():
+    end, params = as_function(VectorField(2, 3), 0.0, 0.8, method="rk4", steps=2, gradient="direct")
+    assert gradgradcheck(end, (rand(2, 2).requires_grad_(), *params))
+
+
+@pytest.mark.parametrize("gradient", ["checkpoint", "reversible", "adjoint"])
+def test_the_others_refuse_to_be_differentiated_twice(gradient):
+    field, y0 = VectorField(), rand(2, 3).requires_grad_()
+    y1 = solve(field, y0, 0.0, 1.0, method="rk4", steps=2, gradient=gradient).y1
+    (first,) = torch.autograd.grad(y1.square().sum(), y0, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first.sum().backward()
+
+
+@pytest.mark.parametrize("gradient", ["checkpoint", "reversible", "adjoint"])
+@pytest.mark.parametrize("grown", [False, True])
+def test_a_closure_gets_gradients_for_the_tensors_it_names(gradient, grown):
+    """Leaves, or tensors computed from leaves outside the solve."""
+    rates, y0 = rand(3).requires_grad_(), rand(2, 3)
+    used = rates.exp() if grown else rates
+    y1 = solve(lambda t, y: -used * y, y0, 0.0, 1.0, rtol=1e-10, atol=1e-10, gradient=gradient, params=[used]).y1
+    (found,) = torch.autograd.grad(y1.sum(), rates)
+    slope = rates.exp() if grown else torch.ones(3, dtype=F64)
+    exact = -(y0 * torch.exp(-used)).sum(0) * slope
+    assert torch.allclose(found, exact, rtol=1e-5)
+
+
+@pytest.mark.parametrize("gradient", ["checkpoint", "reversible", "adjoint"])
+def test_hidden_tensors_are_refused_and_direct_finds_them(gradient):
+    rates, y0 = rand(3).requires_grad_(), rand(2, 3).requires_grad_()
+    f = lambda t, y: -rates * y  # noqa: E731
+    with pytest.raises(ConfigError, match=r"1 tensor.*shapes \(3,\).*params="):
+        solve(f, y0, 0.0, 1.0, gradient=gradient)
+    solve(f, y0, 0.0, 1.0, gradient="direct").y1.sum().backward()
+    assert rates.grad is not None
+    with torch.no_grad():
+        assert torch.isfinite(solve(f, y0, 0.0, 1.0, gradient=gradient).y1).all()
+
+
+@pytest.mark.parametrize("gradient", ["checkpoint", "reversible", "adjoint"])
+def test_dropout_inside_the_field_is_refused(gradient):
+    field = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5))
+    y0 = torch.randn(2, 3, requires_grad=True)
+    with pytest.raises(ConfigError, match="random numbers"):
+        solve(lambda t, y: field(y), y0, 0.0, 1.0, gradient=gradient, params=list(field.parameters()))
+    field.eval()
+    assert torch.isfinite(solve(lambda t, y: field(y), y0, 0.0, 1.0, gradient=gradient, params=list(field.parameters())).y1).all()
+
+
+def test_a_frozen_module_still_passes_gradients_to_its_input():
+    field, y0 = VectorField().requires_grad_(False), rand(2, 3).requires_grad_()
+    found, exact = (torch.autograd.grad(solve(field, y0, 0.0, 1.0, steps=4, gradient=g).y1.sum(), y0)[0] for g in ("checkpoint", "direct"))
+    assert torch.allclose(found, exact, rtol=1e-12)
+
+
+def test_parameters_learn_when_the_input_needs_no_gradient():
+    field, y0 = VectorField(), rand(2, 3)
+    solve(field, y0, 0.0, 1.0).y1.sum().backward()
+    assert all(p.grad is not None and bool(p.grad.abs().sum() > 0) for p in field.parameters())
+
+
+def test_a_bound_method_finds_the_parameters_of_its_module():
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rate = nn.Parameter(torch.tensor(0.5, dtype=F64))
+
+        def flow(self, t: Tensor, y: Tensor) -> Tensor:
+            return -self.rate * y * broadcast_time(t, y)
+
+    model = Model()
+    solve(model.flow, rand(2, 3), 0.0, 1.0).y1.sum().backward()
+    assert model.rate.grad is not None
+
+
+def test_an_unused_parameter_gets_no_gradient_and_stops_nothing():
+    field = VectorField()
+    field.spare = nn.Parameter(rand(3))
+    solve(field, rand(2, 3), 0.0, 1.0).y1.sum().backward()
+    assert field.spare.grad is None
+    assert field.in_time.grad is not None
+
+
+@pytest.mark.parametrize("options", [dict(save_at=[0.5]), dict(dense=True)])
+def test_reversible_refuses_states_inside_under_grad(options):
+    with pytest.raises(ConfigError, match="reversible"):
+        solve(VectorField(), rand(2, 3), 0.0, 1.0, gradient="reversible", **options)
+
+
+def test_reversible_gives_saved_states_where_no_gradient_is_asked():
+    field, y0, times = VectorField().requires_grad_(False), rand(2, 3), [0.0, 0.4, 1.0]
+    for options in (dict(), dict(t1=torch.tensor([1.0, 0.4], dtype=F64), save_at=[0.0, 0.2, 0.4])):
+        chosen = {**dict(t1=1.0, save_at=times), **options}
+        close = dict(rtol=1e-9, atol=1e-9)
+        found, expected = (solve(field, y0, 0.0, gradient=g, **chosen, **close) for g in ("reversible", "checkpoint"))
+        assert torch.allclose(found.ys, expected.ys, atol=1e-7)
+
+
+# --- the cost of backward ---------------------------------------------------------------------------------------------
+
+
+def test_backward_evaluations_are_counted():
+    field, y0 = VectorField(), rand(4, 3)
+
+    def backward(**options):
+        solution = solve(field, y0, 0.0, 1.0, **options)
+        solution.y1.sum().backward()
+        return solution.stats
+
+    assert backward(steps=10).nfe_backward == 60  # six stages of dopri5 reach y1
+    assert backward(steps=10, segments=2).nfe_backward == 60 + 2 * 4 * 6  # and all but the last step of each segment once more
+    assert backward(method="rk4", steps=10, gradient="reversible").nfe_backward == 80
+    assert backward(steps=10, gradient="direct").nfe_backward == 0  # autograd evaluates nothing again
+    adaptive = backward(rtol=1e-6, atol=1e-6)
+    assert adaptive.nfe_backward == 6 * adaptive.accepted
+    each = backward(control="sample", rtol=1e-6, atol=1e-6)
+    assert torch.equal(each.nfe_backward, 6 * each.accepted)
