@@ -1,0 +1,88 @@
+"""One N-jet convolution by each route against a plain 3×3 `conv2d`: forward, and forward + backward.
+
+The kernel is realised once, as in an ODE solve; what is timed is one application (and its gradients with respect to the map and to the
+realised tensors). `chosen` is the route of the fixed rule in `continua.filters.routes`, `over_fastest` its time over that of the fastest
+sampled route. Times are milliseconds, `x_3x3` multiples of the plain convolution's forward + backward in the same dtype.
+"""
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from _common import machine, medians, options, show_all
+from continua.filters import FilterConv2d, NJet
+
+SHAPES = ((32, 32), (64, 16), (128, 8))
+SIGMAS = (0.5, 1.0, 2.0, 4.0)
+ROUTES = {"dense": {"route": "dense"}, "separable": {"route": "separable"}, "hybrid": {"discretisation": "hybrid"}}
+
+
+class Case:
+    """A convolution of one map: `forward()` and `both()`."""
+
+    def __init__(self, apply: Any, tensors: tuple[Tensor, ...], x: Tensor) -> None:
+        self.apply, self.x = apply, x.detach().requires_grad_()
+        self.tensors = [tensor.detach().requires_grad_() for tensor in tensors]
+        self.gradient = torch.randn_like(self.apply(self.x, *self.tensors))
+
+    def forward(self) -> None:
+        with torch.no_grad():
+            self.apply(self.x, *self.tensors)
+
+    def both(self) -> None:
+        torch.autograd.grad(self.apply(self.x, *self.tensors), [self.x, *self.tensors], self.gradient)
+
+
+def cases_at(channels: int, sigma: float, x: Tensor) -> tuple[dict[str, Case], str]:
+    """The plain convolution and each route, and the name of the route the rule chooses."""
+    weight = torch.randn(channels, channels, 3, 3, dtype=x.dtype)
+    cases = {"3x3": Case(lambda x, w: F.conv2d(x, w, padding=1), (weight,), x)}
+    njet = NJet(channels, channels)
+    with torch.no_grad():
+        njet.s.fill_(math.log2(sigma))
+    for name, choice in ROUTES.items():
+        ready = FilterConv2d(njet, **choice).realise(x.shape, x.dtype)
+        cases[name] = Case(lambda x, *tensors, ready=ready: ready.apply(x, None, *tensors), ready.tensors, x)
+    return cases, FilterConv2d(njet).realise(x.shape, x.dtype).route
+
+
+def measure(dtype: torch.dtype, layout: torch.memory_format, batch: int, repeats: int) -> list[dict[str, Any]]:
+    rows = []
+    for channels, size in SHAPES:
+        x = torch.randn(batch, channels, size, size, dtype=dtype).to(memory_format=layout)
+        for sigma in SIGMAS:
+            cases, chosen = cases_at(channels, sigma, x)
+            forward = medians({name: case.forward for name, case in cases.items()}, repeats)
+            both = medians({name: case.both for name, case in cases.items()}, repeats)
+            row: dict[str, Any] = {"map": f"{channels} × {size}²", "sigma": sigma, "chosen": chosen}
+            row |= {f"{name} fwd": 1e3 * seconds for name, seconds in forward.items()}
+            row |= {f"{name} f+b": 1e3 * seconds for name, seconds in both.items()}
+            row["over_fastest"] = both[chosen] / min(both["dense"], both["separable"])
+            row |= {"sampled x_3x3": both[chosen] / both["3x3"], "hybrid x_3x3": both["hybrid"] / both["3x3"]}
+            rows.append(row)
+    return rows
+
+
+def main() -> None:
+    parser = options(__doc__, repeats=3)
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--layout", choices=["contiguous", "channels_last"], default="contiguous")
+    parser.add_argument("--dtype", nargs="+", choices=["float32", "bfloat16"], default=["float32", "bfloat16"])
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    torch.manual_seed(0)
+    layout = torch.channels_last if arguments.layout == "channels_last" else torch.contiguous_format
+    tables = {
+        f"N-jet convolution, {name}, {arguments.layout}, batch {arguments.batch}": measure(
+            getattr(torch, name), layout, arguments.batch, arguments.repeats
+        )
+        for name in arguments.dtype
+    }
+    show_all(tables, machine(), arguments.json)
+
+
+if __name__ == "__main__":
+    main()
