@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import shlex
 import struct
 from contextlib import suppress
 from pathlib import Path
@@ -57,7 +58,7 @@ class Call:
 def hostile(tmp: str) -> dict[str, tuple[bytes, str]]:
     """Pickles that would make a folder, change a global or take all memory, with what their refusal must name."""
     mark = os.path.join(tmp, "it-ran")
-    command = f"mkdir {mark}".encode()
+    command = f"mkdir {shlex.quote(mark)}".encode()
     unicode = b"X" + struct.pack("<I", len(command)) + command
     system = os.system.__module__  # posix, or nt
     return {
