@@ -1,6 +1,6 @@
 """DEPTH: integrate dh/dt = f(t, h) for batches of states of any shape. Knows tensors, knows nothing of images or networks."""
 
-from continua.ode.config import Controller, SolverConfig
+from continua.ode.config import Controller, ImplicitOptions, SolverConfig
 from continua.ode.rate import broadcast_time
 from continua.ode.solution import Solution, Stats, Status, StepLog
 from continua.ode.solve import solve, solve_with
@@ -9,6 +9,7 @@ from continua.ode.tableau import METHODS, Tableau
 __all__ = [
     "METHODS",
     "Controller",
+    "ImplicitOptions",
     "Solution",
     "SolverConfig",
     "Stats",

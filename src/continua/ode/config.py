@@ -54,8 +54,8 @@ class ImplicitOptions:
     `solver`: "newton" (Newton–Krylov: linear systems by GMRES, for stiff equations) or "fixed_point" (plain iteration: converges only
     while the step is short, about |h λ| < 1). An iteration has converged when its last correction, relative to the state, is at most
     `tol` (default eps^(3/4): 2e-12 in float64, 6e-6 in float32). `max_iterations` per step: by default 20 for Newton, 200 for fixed
-    point. `krylov`: the largest dimension of a Krylov space. `jacobian`: "exact" (forward-mode derivatives of f) or "difference" (central
-    differences, for an f whose operations have no forward-mode derivative).
+    point. `krylov`: the largest dimension of a Krylov space. `jacobian`: "exact" (derivatives of f by autograd) or "difference" (central
+    differences, for an f that autograd cannot differentiate twice).
     """
 
     solver: Literal["newton", "fixed_point"] = "newton"
@@ -68,6 +68,8 @@ class ImplicitOptions:
     def of(cls, given: "Mapping[str, Any] | ImplicitOptions | None") -> "ImplicitOptions":
         if isinstance(given, ImplicitOptions):
             return given
+        if not isinstance(given, Mapping | None):
+            raise ConfigError(f"implicit_options={given!r}; expected a dict, for example dict(solver='fixed_point')")
         options, known = dict(given or {}), [f.name for f in fields(cls)]
         for name in options:
             if name not in known:

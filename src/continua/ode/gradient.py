@@ -14,6 +14,7 @@ from torch.autograd.function import once_differentiable
 from continua.ode.control import Problem
 from continua.ode.dense import DenseOutput, Save, Saver, stage_weights
 from continua.ode.discrete import InnerCotangent, ParameterGradients, step_vjp
+from continua.ode.implicit import ImplicitStepper
 from continua.ode.loops import Loop, Step
 from continua.ode.rate import Rate, broadcast_time
 from continua.ode.solution import State, Stats
@@ -97,6 +98,7 @@ class CheckpointSolve(torch.autograd.Function):
 
         outputs = tuple(part.detach() for part in job.run(each))
         ctx.count, ctx.replays, ctx.tableau, ctx.rate, ctx.stats = count, replays, job.tableau, job.problem.rate, job.loop.stats
+        ctx.stepper = job.problem.stepper
         ctx.saves = job.saver.saves if job.saver is not None else None
         ctx.starts = [index for index, _ in checkpoints.kept]
         ctx.whole = config.segments is None
@@ -124,6 +126,7 @@ class _Backward:
     def __init__(self, ctx: Any, cotangents: tuple[Tensor | None, ...], params: tuple[Tensor, ...]) -> None:
         self.rate: Rate = ctx.rate
         self.tableau: Tableau = ctx.tableau
+        self.stepper: ExplicitStepper | ImplicitStepper = ctx.stepper
         self.replays: list[_Replay] = ctx.replays
         self.stats: Stats = ctx.stats
         self.saves: list[list[Save]] = ctx.saves or [[] for _ in ctx.replays]
@@ -151,7 +154,6 @@ class _Backward:
 
     def _recreate(self, start: int, end: int, y: State) -> list[State]:
         """States at the steps of a segment (of the rows that each step moves), taken again without a graph."""
-        stepper = ExplicitStepper(self.tableau)
         inside = []
         for position in range(start, end):
             replay = self.replays[position]
@@ -161,7 +163,7 @@ class _Backward:
                 break
             calls = self.rate.calls
             self.rate.on_step(replay.index, True)
-            stages = stepper.stages(self.rate, replay.t, replay.t_next, rows)
+            stages = self.stepper.stages(self.rate, replay.t, replay.t_next, rows)
             moved = combine(rows, replay.t_next - replay.t, self.tableau.b, stages)
             self._count(replay, self.rate.calls - calls)
             y = moved if replay.rows is None else _put(y, replay.rows, moved)
@@ -173,7 +175,10 @@ class _Backward:
         inner, g = self._cotangents_inside(position, g)
         calls = self.rate.calls
         self.rate.on_step(replay.index, True)
-        mu, _ = step_vjp(self.rate, self.tableau, replay.t, replay.t_next, y, g, self.gradients, inner)
+        if isinstance(self.stepper, ImplicitStepper):
+            mu = self.stepper.vjp(self.rate, replay.t, replay.t_next, y, g, self.gradients)
+        else:
+            mu, _ = step_vjp(self.rate, self.tableau, replay.t, replay.t_next, y, g, self.gradients, inner)
         self._count(replay, self.rate.calls - calls)
         g = combine(g, 1.0, [1.0] * (len(mu) + len(inner)), [*mu, *(cotangent for _, cotangent in inner)])
         self.g = g if rows is None else _put(self.g, rows, g)

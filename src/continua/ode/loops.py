@@ -13,7 +13,7 @@ from torch import Tensor
 
 from continua.ode.control import NextStep, Problem, first_step
 from continua.ode.solution import State, Stats, Status, StepLog, failure
-from continua.ode.stepper import Time, rms
+from continua.ode.stepper import Failed, Time, rms
 
 
 @dataclass
@@ -59,12 +59,22 @@ class FixedSteps:
             t_next = p.t1 if index == self.steps - 1 else p.t0 + (index + 1) * h
             p.rate.on_step(index, False)
             attempt = p.stepper.step(p.rate, t, t_next, self.y, first)
+            if attempt.failed is not None:
+                self._stop(attempt.failed, t, h)
+                self.steps = index
+                break
             step = Step(index, t, t_next, self.y, attempt.y1, attempt.stages)
             self.y, t, first = attempt.y1, t_next, p.stepper.next_first(attempt)
             yield step
         self._count(p.rate.calls - calls + (p.first is not None), h)
         if not torch.compiler.is_compiling():
             self._check(h)
+
+    def _stop(self, failed: Failed, t: Time, h: Time) -> None:
+        """An implicit step of some samples could not be taken: the batch, which shares its steps, stays at its last good state."""
+        if self.problem.config.on_failure == "raise":
+            raise failure(failed.status, _one(t), _one(h), float(rms(self.y, False)), failed.samples)
+        self.status = (failed.status,) * self.problem.batch
 
     def _count(self, nfe: int, h: Time) -> None:
         if isinstance(h, Tensor):
@@ -90,10 +100,12 @@ class BatchSteps:
         self.y, self.stats = problem.y0, Stats()
         self.status: tuple[Status, ...] = (Status.SUCCESS,) * problem.batch
         self._log: list[tuple[float, float, float, bool]] = []
+        self._suspects: list[int] = []  # samples that became infinite or undefined in the last rejected trial
 
     def __iter__(self) -> Iterator[Step]:
         p, config, calls = self.problem, self.problem.config, self.problem.rate.calls
         t, t1 = float(p.t0), float(p.t1)
+        p.rate.on_step(0, False)
         first = p.rate(t, self.y[: p.width]) if p.first is None else p.first
         size = first_step(p, first, per_sample=False).item() if config.first_step is None else config.first_step
         h = size if t1 > t else -size
@@ -102,6 +114,7 @@ class BatchSteps:
         for _ in range(config.max_steps):
             last = abs(h) >= abs(t1 - t) * (1 - 1e-12)
             t_next = t1 if last else t + h
+            last = t_next == t1  # also when t + h happens to round to it
             if t_next == t:
                 status = Status.STEP_UNDERFLOW
                 break
@@ -113,6 +126,7 @@ class BatchSteps:
             h = float(choose(torch.tensor(t_next - t, dtype=torch.float64), ratio, accept))
             if not accept:
                 first = attempt.stages[0]
+                self._suspects = [] if bool(torch.isfinite(ratio)) else not_finite((*attempt.y1, *attempt.stages[-1]))
                 continue
             step = Step(int(self.stats.accepted) - 1, t, t_next, self.y, attempt.y1, attempt.stages)
             self.y, t = attempt.y1, t_next
@@ -141,7 +155,7 @@ class BatchSteps:
         if status is Status.SUCCESS:
             return
         with torch.no_grad():
-            bad = not_finite(self.problem.rate(t, self.y[: self.problem.width]))
+            bad = not_finite(self.problem.rate(t, self.y[: self.problem.width])) or self._suspects
         status = Status.NON_FINITE if bad else status
         if self.problem.config.on_failure == "raise":
             raise failure(status, t, h, float(rms(self.y, False)), bad or list(range(self.problem.batch)))

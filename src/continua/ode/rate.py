@@ -35,13 +35,20 @@ class Rate:
             time = t.to(self.time_dtype)
         else:
             time = torch.tensor(t, dtype=self.time_dtype, device=self.device)
-        if self._autocast is None:
+        if self._autocast is None and not torch.is_autocast_enabled(self.device.type):
             out = self.f(time, y[0] if self.single else y)
         else:
             # The weight cache of an enclosing autocast region would hand graph-less casts made here to code outside.
-            with torch.autocast(self.device.type, dtype=self._autocast, cache_enabled=False):
+            on = self._autocast is not None  # as it was when the solve began, whatever surrounds its backward pass
+            with torch.autocast(self.device.type, dtype=self._autocast, enabled=on, cache_enabled=False):
                 out = self.f(time, y[0] if self.single else y)
         return self._checked(out, y)
+
+    @property
+    def resolution(self) -> float:
+        """The relative rounding error of f: of the state's arithmetic, or of autocast's where that is coarser."""
+        dtypes = self.dtypes if self._autocast is None else (*self.dtypes, self._autocast)
+        return max(torch.finfo(dtype).eps for dtype in dtypes)
 
     def on_step(self, index: int, recomputing: bool) -> None:
         """Tell a field that asks (BatchNorm per step) which step the next evaluations belong to."""

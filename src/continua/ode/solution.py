@@ -1,5 +1,6 @@
 """What a solve gives back: the end state, states at asked times, how it went and what it cost."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -23,12 +24,14 @@ class Status(Enum):
     NON_FINITE = "the state or its rate of change became infinite or not a number"
     STEP_UNDERFLOW = "the step became too small to advance time: the equation is too stiff for this method, or the tolerance too tight"
     MAX_STEPS = "took max_steps steps without reaching the end time"
+    NOT_CONVERGED = "the iteration for the stages of an implicit step did not converge"
 
 
 ADVICE = {
     Status.NON_FINITE: "check the input and the parameters for overflow; lower the learning rate, or shorten the time interval",
     Status.STEP_UNDERFLOW: "loosen rtol/atol, use fixed steps (steps=N), or make the field smoother",
     Status.MAX_STEPS: "raise max_steps, loosen rtol/atol, or use fixed steps (steps=N)",
+    Status.NOT_CONVERGED: "take more steps (steps=N), compute in float64, or set implicit_options: solver='newton', a larger krylov or tol",
 }
 
 
@@ -78,18 +81,18 @@ class Solution:
         """Whether every sample reached its end time."""
         return all(status is Status.SUCCESS for status in self.status)
 
-    def interpolate(self, t: "float | Tensor") -> "Tensor | State":
+    def interpolate(self, t: "float | Sequence[float] | Tensor") -> "Tensor | State":
         """The state at time t inside the interval, by the method's interpolant. Needs `dense=True`.
 
-        One time, or a sorted or unsorted 1-D tensor of times (then the result is (time, batch, ...)). Differentiable only under
+        One time, or several in any order, as a list or 1-D tensor (then the result is (time, batch, ...)). Differentiable only under
         `gradient="direct"`; elsewhere use `save_at`.
         """
         if self._dense is None:
             raise ConfigError("this solution kept no interpolant; call solve(..., dense=True)")
         single = isinstance(self.y1, Tensor)
-        times = torch.as_tensor(t, dtype=torch.float64).reshape(-1)
-        states = [torch.stack(parts) for parts in zip(*(self._dense(float(time)) for time in times), strict=True)]
-        if not (isinstance(t, Tensor) and t.ndim):
+        times = torch.as_tensor(t, dtype=torch.float64)
+        states = [torch.stack(parts) for parts in zip(*(self._dense(time) for time in times.reshape(-1).tolist()), strict=True)]
+        if times.ndim == 0:
             states = [state[0] for state in states]
         return states[0] if single else tuple(states)
 

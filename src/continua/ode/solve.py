@@ -13,6 +13,7 @@ from continua.ode.config import Controller, SolverConfig
 from continua.ode.control import Problem
 from continua.ode.dense import DenseOutput, Saver, relative_times
 from continua.ode.gradient import CheckpointSolve, Job
+from continua.ode.implicit import ImplicitStepper
 from continua.ode.loops import BatchSteps, FixedSteps
 from continua.ode.rate import Rate, RelativeTime, broadcast_time, parameters_of, probe
 from continua.ode.reversible import ReversibleSolve, ReversibleStepper
@@ -68,7 +69,8 @@ def solve(
         gradient: "checkpoint" (recommended), "direct", "reversible" or "adjoint" (not recommended).
         segments: with "checkpoint", keep states at the starts of this many segments only, or "sqrt".
         adjoint_options: solver keywords of the backward solve of "adjoint", and norm="semi" | "full".
-        implicit_options: iteration of implicit methods: solver="newton" | "fixed_point", tol, max_iterations.
+        implicit_options: iteration of implicit methods: solver="newton" | "fixed_point", tol, max_iterations, krylov,
+            jacobian="exact" | "difference" (see `ImplicitOptions`).
         params: tensors besides y0 that f depends on and that need gradients, where f is not a module that owns them.
         on_failure: "raise" a SolverError, or return the last good states with a "status" per sample.
         record_steps: keep t, h, error and acceptance of every tried step in `stats.steps`.
@@ -129,8 +131,6 @@ class _Solver:
         self.config, self.y0, self.params, self.times = config, y0, params, times
         self.differentiate = torch.is_grad_enabled() and any(p.requires_grad for p in (*y0, *params))
         tableau = config.tableau
-        if not tableau.explicit:
-            raise ConfigError("implicit methods are not here yet")
         if config.control == "sample" or ((times is not None or dense) and tableau.order > 2):
             tableau = tableau.with_end_stage()
         if config.gradient == "adjoint":
@@ -146,6 +146,8 @@ class _Solver:
         self.rate = Rate(f, y0, single)
         pair = config.gradient == "reversible"
         stepper = ReversibleStepper(tableau) if pair else ExplicitStepper(tableau)
+        if not tableau.explicit:
+            stepper = ImplicitStepper(tableau, config.implicit)
         begin = (*y0, *y0) if pair else y0
         first = self._first_rate(t0)
         problem = Problem(self.rate, stepper, config, begin, t0, t1, len(y0), len(y0), first)
@@ -163,12 +165,16 @@ class _Solver:
             raise ConfigError(
                 "gradient='reversible' gives y1 only: it keeps no states inside; use gradient='checkpoint' for save_at or dense"
             )
+        if not self.config.tableau.explicit and self.differentiate and (dense or self.times is not None):
+            text = f"{self.config.tableau.name} is implicit and gives gradients of y1 only"
+            raise ConfigError(f"{text}; for save_at or dense use an explicit method, or ask for the states under torch.no_grad()")
 
     def _first_rate(self, t0: Time) -> State | None:
         """f(t0, y0), with the questions of `probe` asked where backward will evaluate f again."""
         replayed = self.differentiate and self.config.gradient != "direct"
         if torch.compiler.is_compiling() or (self.config.gradient != "reversible" and not replayed):
             return None
+        self.rate.on_step(0, False)
         if replayed:
             return probe(self.rate, t0, self.y0, self.params, self.config.gradient)
         return self.rate(t0, self.y0)

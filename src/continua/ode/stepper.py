@@ -8,10 +8,18 @@ import torch
 from torch import Tensor
 
 from continua.ode.rate import Rate, broadcast_time
-from continua.ode.solution import State
+from continua.ode.solution import State, Status
 from continua.ode.tableau import Tableau
 
 Time = Any  # a number for the batch, or a (batch,) tensor in float64
+
+
+@dataclass
+class Failed:
+    """Why a step could not be taken, and the samples at fault."""
+
+    status: Status
+    samples: list[int]
 
 
 @dataclass
@@ -21,6 +29,7 @@ class Attempt:
     y1: State
     stages: list[State]
     error: State | None
+    failed: Failed | None = None
 
 
 class Stepper(Protocol):
@@ -120,7 +129,10 @@ def error_ratio(error: State, y0: State, y1: State, rtol: float, atol: float, pe
     """RMS of error / (atol + rtol max(|y0|, |y1|)): a step is accepted when this is at most 1."""
     scaled = []
     for e, before, after in zip(error, y0, y1, strict=False):
-        scale = torch.maximum(before.abs(), after.abs())
-        scale = (scale if scale.dtype in (torch.float32, torch.float64) else scale.float()).mul_(rtol).add_(atol)
-        scaled.append(torch.div(e, scale))
+        # Few temporaries: on a CPU the pages of a fresh large tensor cost more than the arithmetic on it.
+        scale = before.abs()
+        torch.maximum(scale, after.abs(), out=scale)
+        scale = scale if scale.dtype in (torch.float32, torch.float64) else scale.float()
+        torch.add(torch.tensor(atol, dtype=scale.dtype), scale, alpha=rtol, out=scale)
+        scaled.append(torch.div(e, scale, out=scale))
     return rms(scaled, per_sample)

@@ -1,0 +1,109 @@
+"""Products with the Jacobians J_i = ∂f/∂Y_i of all stages of a step, and with their transposes, never the matrices themselves."""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from continua.errors import ConfigError
+from continua.ode.discrete import evaluate_with_graph
+from continua.ode.solution import State
+from continua.ode.stages import StageEquations
+
+Product = Callable[[Tensor], Tensor]  # (batch, stage, n) -> (batch, stage, n)
+
+
+class Linearised:
+    """f at the points Y_i of all stages with the graph back to them: one call of f per stage for any number of products."""
+
+    def __init__(self, equations: StageEquations, points: list[State]) -> None:
+        self.equations = equations
+        # A graph cannot be made in inference mode, nor of tensors made in it.
+        with torch.inference_mode(False):
+            fresh = [tuple(part.clone() if part.is_inference() else part for part in point) for point in points]
+            try:
+                self.graphs = [evaluate_with_graph(equations.rate, *stage) for stage in zip(equations.times, fresh, strict=True)]
+            except RuntimeError as error:
+                if "Inference tensors" not in str(error):
+                    raise
+                raise _cannot(f"f holds tensors made in inference mode, of which no derivative exists ({error})") from error
+        self._points = [part for point, _ in self.graphs for part in point]
+        values = [part for _, k in self.graphs for part in k]
+        self._connected = [index for index, part in enumerate(values) if part.requires_grad]  # f may ignore its state
+        self._values = [values[index] for index in self._connected]
+
+    @property
+    def rates(self) -> Tensor:
+        return self.equations.pack([tuple(part.detach() for part in k) for _, k in self.graphs])
+
+    def pull(self, rows: Tensor) -> Tensor:
+        """J_iᵀ l_i"""
+        seeds = self._flat(rows)
+        found = _grad(self._values, self._points, [seeds[index] for index in self._connected])
+        return self._pack(found)
+
+    def push(self, rows: Tensor) -> Tensor:
+        """J_i u_i. The pullback w = Jᵀ v is linear in v, so that the pullback of *it*, at any v, is the product with J."""
+        along = self._flat(rows)
+        try:
+            v, w = self._pullback
+            used = [index for index, part in enumerate(w) if part.requires_grad]
+            found = _grad([w[index] for index in used], v, [along[index] for index in used])
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            raise _cannot(f"Newton's iteration needs an f that can be differentiated twice ({error})") from error
+        result = [torch.zeros_like(part) for part in self._points]
+        for index, part in zip(self._connected, found, strict=True):
+            result[index] = part
+        return self._pack(result)
+
+    @cached_property
+    def _pullback(self) -> tuple[list[Tensor], list[Tensor]]:
+        with torch.inference_mode(False), torch.enable_grad():
+            v = [torch.zeros_like(part, requires_grad=True) for part in self._values]
+            return v, _grad(self._values, self._points, v, create_graph=True)
+
+    def _flat(self, rows: Tensor) -> list[Tensor]:
+        return [part for state in self.equations.unpack(rows) for part in state]
+
+    def _pack(self, parts: Sequence[Tensor]) -> Tensor:
+        width = len(parts) // len(self.graphs)
+        return self.equations.pack([tuple(parts[i : i + width]) for i in range(0, len(parts), width)])
+
+
+class Differences:
+    """The same products by central differences, over a distance that suits the arithmetic: two calls of f per stage and product.
+
+    A Jacobian that is not quite right slows Newton's iteration down, and leaves its solution as it is (Knoll & Keyes 2004).
+    """
+
+    def __init__(self, equations: StageEquations, points: list[State]) -> None:
+        self.equations = equations
+        self.rates = equations.rates(points)
+        self._points = equations.pack(points)
+        self._distance = equations.rate.resolution ** (1 / 3) * (1 + _rms(self._points))
+
+    def push(self, rows: Tensor) -> Tensor:
+        """J_i u_i"""
+        size = _rms(rows)
+        reach = self._distance / torch.where(size > 0, size, 1.0)
+        ahead, behind = (self.equations.rates(self.equations.unpack(self._points + sign * reach * rows)) for sign in (1, -1))
+        return (ahead - behind) / (2 * reach)
+
+
+def _grad(outputs: list[Tensor], inputs: list[Tensor], seeds: list[Tensor], create_graph: bool = False) -> list[Tensor]:
+    """Vector–Jacobian products with a graph that stays; zeros where there is no path."""
+    found: Sequence[Tensor | None] = [None] * len(inputs)
+    if outputs:
+        found = torch.autograd.grad(outputs, inputs, seeds, retain_graph=True, create_graph=create_graph, allow_unused=True)
+    return [torch.zeros_like(i) if part is None else part for i, part in zip(inputs, found, strict=True)]
+
+
+def _rms(stages: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(stages, dim=2, keepdim=True) / max(stages.shape[2], 1) ** 0.5
+
+
+def _cannot(reason: str) -> ConfigError:
+    return ConfigError(f"{reason}; use implicit_options=dict(jacobian='difference') or dict(solver='fixed_point')")
