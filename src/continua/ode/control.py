@@ -82,9 +82,12 @@ def first_step(problem: Problem, f0: State, per_sample: bool) -> Tensor:
     d1 = rms([f / s for f, s in zip(f0, scales, strict=False)], per_sample)
     h0 = torch.where((d0 < 1e-5) | (d1 < 1e-5), 1e-6, 0.01 * d0 / d1.clamp(min=TINY)).minimum(span.abs())
     signed: Time = torch.copysign(h0, span)
-    if not per_sample:
+    if per_sample:
+        moment = torch.where(h0 == span.abs(), p.t1, p.t0 + signed)  # t0 + (t1 − t0) may round to beyond t1
+    else:
         signed = float(signed)
-    f1 = p.rate(p.t0 + signed, combine(p.y0, signed, [1.0], [f0]))
+        moment = p.t1 if signed == float(span) else p.t0 + signed
+    f1 = p.rate(moment, combine(p.y0, signed, [1.0], [f0]))
     change = [(b - a) / s for a, b, s in zip(f0, f1, scales, strict=False)]
     d2 = rms(change, per_sample) / h0.clamp(min=TINY)
     steepest = torch.maximum(d1, d2)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from continua.ode.control import NextStep, Problem, first_step
 from continua.ode.solution import State, Stats, Status, StepLog, failure
-from continua.ode.stepper import Failed, Time, rms
+from continua.ode.stepper import Attempt, Failed, Time, rms
 
 
 @dataclass
@@ -49,6 +49,8 @@ class FixedSteps:
     def __init__(self, problem: Problem, steps: int) -> None:
         self.problem, self.steps = problem, steps
         self.y, self.stats = problem.y0, Stats()
+        self._last_good: dict[int, State] = {}
+        self._log: list[Tensor] = []
         self.status: tuple[Status, ...] = (Status.SUCCESS,) * problem.batch
 
     def __iter__(self) -> Iterator[Step]:
@@ -63,6 +65,7 @@ class FixedSteps:
                 self._stop(attempt.failed, t, h)
                 self.steps = index
                 break
+            self._note(t, t_next, attempt)
             step = Step(index, t, t_next, self.y, attempt.y1, attempt.stages)
             self.y, t, first = attempt.y1, t_next, p.stepper.next_first(attempt)
             yield step
@@ -82,6 +85,24 @@ class FixedSteps:
             self.stats = Stats(nfe * one, 0 * one, self.steps * one, 0 * one, h, h)
         else:
             self.stats = Stats(nfe, 0, self.steps, 0, h, h)
+        if self._log:
+            sample, t, size, error = torch.cat(self._log, dim=1)
+            accepted = torch.ones_like(t, dtype=torch.bool)
+            self.stats.steps = StepLog(t, size, error, accepted, sample.long() if isinstance(h, Tensor) else None)
+
+    @torch.no_grad()
+    def _note(self, t: Time, t_next: Time, attempt: Attempt) -> None:
+        """What options ask for: the last good state of a sample, and the step with its error where the method estimates one."""
+        config = self.problem.config
+        if config.on_failure == "status":
+            for row in not_finite(attempt.y1):
+                self._last_good.setdefault(row, tuple(part[row] for part in self.y))
+        if config.record_steps:
+            each = isinstance(t, Tensor)
+            rows = torch.arange(self.problem.batch if each else 1, dtype=torch.float64)
+            error = torch.nan if attempt.error is None else self.problem.ratio(attempt, self.y, per_sample=each)
+            columns = (rows, t, t_next - t, error)
+            self._log.append(torch.stack([torch.as_tensor(c, dtype=torch.float64).cpu().expand(len(rows)) for c in columns]))
 
     def _check(self, h: Time) -> None:
         bad = not_finite(self.y)
@@ -90,6 +111,9 @@ class FixedSteps:
         if self.problem.config.on_failure == "raise":
             raise failure(Status.NON_FINITE, _one(self.problem.t1), _one(h), float(rms(self.y, False)), bad)
         self.status = tuple(Status.NON_FINITE if i in bad else Status.SUCCESS for i in range(self.problem.batch))
+        rows = torch.tensor(bad, device=self.y[0].device)
+        good = (torch.stack(parts) for parts in zip(*(self._last_good[row] for row in bad), strict=True))
+        self.y = tuple(part.index_copy(0, rows, kept) for part, kept in zip(self.y, good, strict=True))
 
 
 class BatchSteps:

@@ -46,6 +46,7 @@ class SampleSteps:
     def __iter__(self) -> Iterator[Step]:
         p, config = self.problem, self.problem.config
         choose = NextStep(config.step_controller, p.stepper.order)
+        p.rate.on_step(0, False)
         active = self._depart()
         for index in range(config.max_steps):
             if not len(active.rows):
@@ -67,14 +68,14 @@ class SampleSteps:
                 active = _advance(active, step, None if every else accept.nonzero().flatten())
             active.h = h
             if failing:
-                self._give_up(Status.STEP_UNDERFLOW, active.keep(stuck))
+                self._give_up(Status.STEP_UNDERFLOW, active.keep(stuck), torch.isfinite(ratio[stuck]))
             if leaving:
                 self._deliver(active.keep(arrived | stuck))
                 choose.keep(~(arrived | stuck))
                 active = active.keep(~(arrived | stuck))
         if len(active.rows):
             self._deliver(active)
-            self._give_up(Status.MAX_STEPS, active)
+            self._give_up(Status.MAX_STEPS, active, torch.ones_like(active.rows, dtype=torch.bool))
         if config.record_steps and self._log:
             sample, t, h, error, accepted = torch.cat(self._log, dim=1).cpu()
             self.stats.steps = StepLog(t, h, error, accepted.bool(), sample.long())
@@ -121,9 +122,10 @@ class SampleSteps:
     def _deliver(self, leaving: _Travellers) -> None:
         self.y = tuple(full.index_copy(0, leaving.rows, part) for full, part in zip(self.y, leaving.y, strict=True))
 
-    def _give_up(self, status: Status, failed: _Travellers) -> None:
+    def _give_up(self, status: Status, failed: _Travellers, finite: Tensor) -> None:
+        """`finite` tells whose last trial had a finite error; the reason is also sought in f at the last good state."""
         with torch.no_grad():
-            bad = not_finite(self.problem.rate(failed.t, failed.y))
+            bad = {*not_finite(self.problem.rate(failed.t, failed.y)), *(~finite).nonzero().flatten().tolist()}
         rows = failed.rows.tolist()
         reasons = {row: Status.NON_FINITE if i in bad else status for i, row in enumerate(rows)}
         if self.problem.config.on_failure == "raise":
