@@ -102,7 +102,7 @@ def test_an_adaptive_gradient_is_that_of_its_accepted_steps_replayed(gradient):
 TIMES = [0.0, 0.1, 0.1, 0.7, 1.1, 1.5]
 ENDS = torch.tensor([1.5, 0.2, 0.9, 0.0, 1.2], dtype=F64)
 CASES = {
-    "plain": dict(),
+    "plain": {},
     "every method": dict(method="tsit5"),
     "no FSAL": dict(method="fehlberg45", rtol=1e-5, atol=1e-5),
     "eighth order": dict(method="dopri8"),
@@ -139,7 +139,7 @@ def test_checkpoint_equals_direct_with_an_end_time_per_sample(control, segments,
     assert relative(gradients(field, y0, start, ENDS, segments=segments, **options), exact) < 1e-10
 
 
-@pytest.mark.parametrize("options", [dict(), dict(segments="sqrt", save_at=[1.0, 0.4]), dict(control="sample", save_at=[0.4, 0.0])])
+@pytest.mark.parametrize("options", [{}, dict(segments="sqrt", save_at=[1.0, 0.4]), dict(control="sample", save_at=[0.4, 0.0])])
 def test_checkpoint_equals_direct_for_coupled_states(options):
     field, y0 = PairField(), (rand(4, 3, 2, 2), rand(4, 3))
     direct = {**options, "segments": None, "gradient": "direct"}
@@ -274,7 +274,7 @@ def test_reversible_runs_adaptively_and_close_to_direct():
 # --- adjoint ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [dict(), dict(save_at=[0.0, 0.4, 1.5]), dict(adjoint_options=dict(norm="full"))])
+@pytest.mark.parametrize("options", [{}, dict(save_at=[0.0, 0.4, 1.5]), dict(adjoint_options=dict(norm="full"))])
 def test_the_adjoint_converges_to_the_exact_gradient(options):
     field, y0 = VectorField(), 2 * rand(4, 3)
     plain = {key: value for key, value in options.items() if key != "adjoint_options"}
@@ -442,7 +442,7 @@ def test_reversible_refuses_states_inside_under_grad(options):
 
 def test_reversible_gives_saved_states_where_no_gradient_is_asked():
     field, y0, times = VectorField().requires_grad_(False), rand(2, 3), [0.0, 0.4, 1.0]
-    for options in (dict(), dict(t1=torch.tensor([1.0, 0.4], dtype=F64), save_at=[0.0, 0.2, 0.4])):
+    for options in ({}, dict(t1=torch.tensor([1.0, 0.4], dtype=F64), save_at=[0.0, 0.2, 0.4])):
         chosen = {**dict(t1=1.0, save_at=times), **options}
         close = dict(rtol=1e-9, atol=1e-9)
         found, expected = (solve(field, y0, 0.0, gradient=g, **chosen, **close) for g in ("reversible", "checkpoint"))
