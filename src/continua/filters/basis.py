@@ -48,7 +48,7 @@ def truncation_radius(sigma: float, factor: float) -> int:
 
 
 def gaussian_derivatives(
-    sigma: Float[Tensor, "*shape"], order: int, radius: int | Sequence[int] | Tensor
+    sigma: Float[Tensor, "*shape"], order: int, radius: int | Sequence[int]
 ) -> Float[Tensor, "*shape derivatives taps"]:
     """Sampled G_0 … G_order at the pixels −R … R, R the largest radius.
 
@@ -58,8 +58,8 @@ def gaussian_derivatives(
     if isinstance(radius, int):
         widest, own = radius, None
     else:
-        own = torch.as_tensor(radius, device=sigma.device).reshape(sigma.shape)
-        widest = int(own.max())
+        widest = max(radius)
+        own = torch.tensor(radius, device=sigma.device).reshape(sigma.shape)
     x = torch.arange(-widest, widest + 1, device=sigma.device, dtype=sigma.dtype)
     u = x / sigma[..., None]
     g = torch.exp(-0.5 * u * u)

@@ -17,11 +17,10 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from continua.filters.basis import gaussian_derivatives, truncation_radius
+from continua.filters.basis import gaussian_derivatives
 from continua.filters.kernel import JetKernel
 from continua.filters.operator import Geometry, Operator, chunks, is_channels_last
 
-BLUR_FACTOR = 4.0
 STENCILS = ((0.0, 1.0, 0.0), (0.5, 0.0, -0.5), (1.0, -2.0, 1.0))
 
 
@@ -49,14 +48,13 @@ def hybrid_kernel(kernel: JetKernel) -> JetKernel:
     # Correlating twice is correlating with the convolution of both kernels, hence the shifts to the right.
     shifted = torch.stack([padded[..., 2 - k : 2 - k + size] for k in range(3)], dim=-2)
     taps = stencils @ shifted
-    return JetKernel(kernel.alpha, taps, taps, kernel.sigma, kernel.order, kernel.sharing, kernel.host_sigma)
+    return JetKernel(kernel.alpha, taps, taps, kernel.sigma, kernel.order, kernel.sharing, kernel.blur_radii)
 
 
 def _blur_and_stencils(kernel: JetKernel) -> tuple[Tensor, Tensor]:
     """The sampled Gaussian (…, taps) and the scaled stencils σ^n δ_n (…, derivatives, 3)."""
     sigma = kernel.sigma
-    radii = [truncation_radius(value, BLUR_FACTOR) for value in kernel.host_sigma]
-    gaussian = gaussian_derivatives(sigma, 0, radii if kernel.batched else radii[0])[..., 0, :]
+    gaussian = gaussian_derivatives(sigma, 0, kernel.blur_radii if kernel.batched else kernel.blur_radii[0])[..., 0, :]
     scales = sigma[..., None] ** torch.arange(kernel.order + 1, device=sigma.device)
     return gaussian, scales[..., None] * torch.tensor(STENCILS[: kernel.order + 1], dtype=sigma.dtype, device=sigma.device)
 

@@ -78,7 +78,7 @@ class JetKernel:
     sigma: Tensor
     order: int
     sharing: str = "layer"
-    host_sigma: tuple[float, ...] = ()  # σ as the host read it: one for the layer, or one for each sample
+    blur_radii: tuple[int, ...] = ()  # for the hybrid discretisation: one for the layer, or one for each sample
 
     @property
     def size(self) -> tuple[int, int]:

@@ -7,10 +7,10 @@ from torch import Tensor, nn
 
 from continua.errors import ConfigError
 from continua.filters.algebra import JetAlgebra
-from continua.filters.basis import gaussian_derivatives, jet_orders, truncation_radius
+from continua.filters.basis import gaussian_derivatives, jet_orders
 from continua.filters.filter import Filter
 from continua.filters.kernel import JetKernel, Kernel
-from continua.filters.scale import ScaleWatch, SigmaBounds
+from continua.filters.scale import Reach, ScaleWatch, SigmaBounds
 
 SHARINGS = ("layer", "channel", "pair")
 
@@ -48,7 +48,7 @@ class NJet(JetAlgebra, Filter):
         self.jet_order = order if sharing == "layer" else None
         self.limit = SigmaBounds(sigma_bounds) if sigma_bounds is not None else None
         self.watch = ScaleWatch()
-        self.frozen_host: list[float] | None = None
+        self.frozen_reach: Reach | None = None
         s_shape = {"layer": (1,), "channel": (out_channels,), "pair": (in_channels, out_channels)}[sharing]
         self.alpha = nn.Parameter(alpha_std * torch.randn(len(jet_orders(order)), in_channels, out_channels))
         self.s = nn.Parameter(s_std * torch.randn(s_shape))
@@ -64,31 +64,34 @@ class NJet(JetAlgebra, Filter):
     def state(self) -> dict[str, Tensor]:
         return {"alpha": self.alpha, "s": self.s}
 
-    def read_host(self, state: dict[str, Tensor]) -> list[float]:
-        """Every σ (detached: the size of a kernel has no gradient)."""
-        if self.frozen_host is not None:
-            return self.frozen_host
-        sigmas = self.sigma_of(state["s"].detach()).flatten().tolist()
+    def read_host(self, state: dict[str, Tensor]) -> Reach:
+        """How far the kernel reaches at the present σ (detached: the size of a kernel has no gradient)."""
+        if self.frozen_reach is not None:
+            return self.frozen_reach
+        sigma = self.sigma_of(state["s"].detach())
+        if self.sharing == "pair":
+            # Thousands of σ share one fixed size: only the extremes are worth a look.
+            self.watch.check_sigma(self.label, torch.stack(sigma.aminmax()).tolist())
+            return Reach((), ())
+        sigmas = sigma.tolist()
         self.watch.check_sigma(self.label, sigmas)
-        return sigmas
+        return Reach.of(sigmas, self.radius_factor)
 
     def kernel(self, state: dict[str, Tensor], t: Tensor | float | None = None, host: Any = None) -> JetKernel:
-        sigmas = host if host is not None else self.read_host(state)
+        reach: Reach = host if host is not None else self.read_host(state)
         sigma = self.sigma_of(state["s"])
         if self.sharing == "layer":
             sigma = sigma[0]
         if self.radius is not None:
-            radius: int | list[int] = self.radius
-        elif self.sharing == "layer":
-            radius = truncation_radius(sigmas[0], self.radius_factor)
+            radius: int | tuple[int, ...] = self.radius
         else:
-            radius = [truncation_radius(value, self.radius_factor) for value in sigmas]
+            radius = reach.kernel[0] if self.sharing == "layer" else reach.kernel
         taps = gaussian_derivatives(sigma, self.order, radius)
-        return JetKernel(state["alpha"], taps, taps, sigma, self.order, self.sharing, tuple(sigmas) if self.sharing == "layer" else ())
+        return JetKernel(state["alpha"], taps, taps, sigma, self.order, self.sharing, reach.blur)
 
     def freeze(self) -> Self:
         frozen = super().freeze()
-        frozen.frozen_host = self.read_host(self.state())
+        frozen.frozen_reach = self.read_host(self.state())
         return frozen
 
     def watch_map(self, kernel: Kernel, map_size: tuple[int, int]) -> None:

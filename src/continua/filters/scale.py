@@ -3,15 +3,35 @@
 import math
 import warnings
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from continua.errors import ConfigError, ContinuaError, ContinuaWarning
+from continua.filters.basis import truncation_radius
 
 SENSIBLE = (0.2, 8.0)
 """Below, a kernel is a single pixel; above, it is wider than the maps these networks have."""
+
+
+BLUR_FACTOR = 4.0
+"""The hybrid discretisation cuts its Gaussian at this many σ."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Half-widths known on the host, one for each σ: of the sampled `kernel`, and of the `blur` of the hybrid discretisation."""
+
+    kernel: tuple[int, ...]
+    blur: tuple[int, ...]
+
+    @classmethod
+    def of(cls, sigmas: Iterable[float], factor: float) -> "Reach":
+        sigmas = list(sigmas)
+        kernel = tuple(truncation_radius(sigma, factor) for sigma in sigmas)
+        return cls(kernel, tuple(truncation_radius(sigma, BLUR_FACTOR) for sigma in sigmas))
 
 
 class SigmaBounds:

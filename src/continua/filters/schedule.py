@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from continua.errors import ConfigError
-from continua.filters.basis import gaussian_derivatives, jet_orders, truncation_radius
+from continua.filters.basis import gaussian_derivatives, jet_orders
 from continua.filters.filter import Filter
 from continua.filters.kernel import JetKernel, Kernel
-from continua.filters.scale import ScaleWatch, SigmaBounds
+from continua.filters.scale import Reach, ScaleWatch, SigmaBounds
 
 SCALES = {"linear": (2 / 3, 0.1), "quadratic": (2 / 3, 2 / 3, 0.1), "diffusion": (2 / 3, 0.1)}
 """Schedules of σ, each with the standard deviations its parameters a, b, … are drawn with."""
@@ -33,10 +33,10 @@ def log2_sigma(scale: str, p: list[Any], t: Any) -> Any:
 
 @dataclass(frozen=True)
 class HostSchedule:
-    """What the host knows of a schedule during one solve."""
+    """What the host knows of a schedule during one solve: its numbers a, b, … and, with radius="max", the reach at its largest σ."""
 
     numbers: list[float]
-    largest: float | None = None
+    longest: Reach | None = None
 
 
 class ScheduledNJet(Filter):
@@ -90,14 +90,14 @@ class ScheduledNJet(Filter):
         return self._sigma(state, torch.as_tensor(t, dtype=state["a"].dtype, device=state["a"].device))
 
     def read_host(self, state: dict[str, Tensor]) -> HostSchedule:
-        """The schedule's few numbers and, with radius="max", the largest σ of the interval."""
         if self.frozen_host is not None:
             return self.frozen_host
         numbers = torch.cat([state[name].detach() for name in self.scale_names]).tolist()
         if self.radius is None:
             return HostSchedule(numbers)
         start, end = self.interval
-        return HostSchedule(numbers, max(self._sigmas_on_host(numbers, [start + (end - start) * k / 256 for k in range(257)])))
+        largest = max(self._sigmas_on_host(numbers, [start + (end - start) * k / 256 for k in range(257)]))
+        return HostSchedule(numbers, Reach.of([largest], self.radius_factor))
 
     def kernel(self, state: dict[str, Tensor], t: Tensor | float | None = None, host: Any = None) -> JetKernel:
         if t is None:
@@ -106,13 +106,9 @@ class ScheduledNJet(Filter):
         first = state["a"]
         t = t.to(first) if isinstance(t, Tensor) else torch.tensor(t, dtype=first.dtype, device=first.device)
         sigma = self._sigma(state, t)
-        if host.largest is not None:
-            sigmas = [host.largest] * max(1, t.numel())
-        else:
-            sigmas = self._sigmas_on_host(host.numbers, t.detach().reshape(-1).tolist())
-        radii = [truncation_radius(value, self.radius_factor) for value in sigmas]
-        taps = gaussian_derivatives(sigma, self.order, radii if t.ndim and self.radius is None else max(radii))
-        return JetKernel(self._alpha(state, t), taps, taps, sigma, self.order, "sample" if t.ndim else "layer", tuple(sigmas))
+        reach = self._reach(host, t)
+        taps = gaussian_derivatives(sigma, self.order, reach.kernel if t.ndim else reach.kernel[0])
+        return JetKernel(self._alpha(state, t), taps, taps, sigma, self.order, "sample" if t.ndim else "layer", reach.blur)
 
     def watch_map(self, kernel: Kernel, map_size: tuple[int, int]) -> None:
         self.watch.check_size(self.label, kernel.size, map_size)
@@ -126,6 +122,11 @@ class ScheduledNJet(Filter):
             return state["alpha"]
         u = 0.5 * _clip(t, -0.5, 2.5)
         return (u[:, None, None, None] if t.ndim else u) * state["alpha_slope"] + state["alpha_offset"]
+
+    def _reach(self, host: HostSchedule, t: Tensor) -> Reach:
+        if host.longest is not None:
+            return Reach(host.longest.kernel * t.numel(), host.longest.blur * t.numel())
+        return Reach.of(self._sigmas_on_host(host.numbers, t.detach().reshape(-1).tolist()), self.radius_factor)
 
     def _sigmas_on_host(self, numbers: list[float], times: list[float]) -> list[float]:
         """σ at each time, without asking the device."""

@@ -1,0 +1,30 @@
+"""A realised convolution is one graph for `torch.compile`. In a process of its own: the shape checks of the test suite cannot be traced."""
+
+import subprocess
+import sys
+
+PROGRAM = """
+import torch
+from continua.filters import FilterConv2d, NJet
+
+torch.manual_seed(0)
+for options in ({"route": "dense"}, {"route": "separable"}, {"discretisation": "hybrid"}):
+    conv = FilterConv2d(NJet(4, 5), time_channel=True, **options).double()
+    x, t = torch.randn(2, 3, 8, 8, dtype=torch.float64, requires_grad=True), torch.tensor(0.4, dtype=torch.float64)
+    ready = conv.realise(x.shape, x.dtype)
+    leaves = [tensor.detach().requires_grad_() for tensor in ready.tensors]
+    compiled = torch.compile(ready.apply, backend="aot_eager", fullgraph=True)(x, t, *leaves)
+    eager = ready.apply(x, t, *leaves)
+    torch.testing.assert_close(compiled, eager, rtol=1e-10, atol=1e-12)
+    for ours, theirs in zip(*(torch.autograd.grad(y.sin().sum(), [x, *leaves]) for y in (compiled, eager)), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
+    frozen = torch.compile(conv.freeze(), backend="aot_eager", fullgraph=True)(x, t)
+    torch.testing.assert_close(frozen, eager, rtol=1e-10, atol=1e-12)
+    print("one graph:", ready.route)
+"""
+
+
+def test_every_route_compiles_to_one_graph_with_the_same_gradients():
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split("\n")[:-1] == ["one graph: dense", "one graph: separable", "one graph: hybrid"]
