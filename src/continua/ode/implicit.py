@@ -85,7 +85,8 @@ class ImplicitStepper:
             correction, undone = self._correction(equations, product, residual, target)
             k = k + correction
             allowed = tol * (size / h + _norm(k))
-            converged = converged | (under_way & (_norm(correction) <= allowed) & (undone <= allowed))
+            within = torch.isfinite(allowed) & (_norm(correction) <= allowed) & (undone <= allowed)
+            converged = converged | (under_way & within)
             under_way = under_way & ~converged
             if not bool(under_way.any()):
                 break

@@ -1,10 +1,11 @@
 """Products with the Jacobians J_i = ∂f/∂Y_i of all stages of a step, and with their transposes, never the matrices themselves."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import Node
 
 from continua.errors import ConfigError
 from continua.ode.discrete import evaluate_with_graph
@@ -63,7 +64,11 @@ class Linearised:
     def _pullback(self) -> tuple[list[Tensor], list[Tensor]]:
         with torch.inference_mode(False), torch.enable_grad():
             v = [torch.zeros_like(part, requires_grad=True) for part in self._values]
-            return v, _grad(self._values, self._points, v, create_graph=True)
+            w = _grad(self._values, self._points, v, create_graph=True)
+        # The node that @once_differentiable leaves would pass for a zero: autograd visits only what leads to v.
+        if any(node.name() == "torch::autograd::Error" for node in _nodes(w)):
+            raise RuntimeError("f holds a function marked @once_differentiable")
+        return v, w
 
     def _flat(self, rows: Tensor) -> list[Tensor]:
         return [part for state in self.equations.unpack(rows) for part in state]
@@ -99,6 +104,18 @@ def _grad(outputs: list[Tensor], inputs: list[Tensor], seeds: list[Tensor], crea
     if outputs:
         found = torch.autograd.grad(outputs, inputs, seeds, retain_graph=True, create_graph=create_graph, allow_unused=True)
     return [torch.zeros_like(i) if part is None else part for i, part in zip(inputs, found, strict=True)]
+
+
+def _nodes(outputs: list[Tensor]) -> Iterator[Node]:
+    """Every node of a graph, once."""
+    queue, seen = [part.grad_fn for part in outputs if part.grad_fn is not None], set()
+    while queue:
+        node = queue.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        yield node
+        queue.extend(parent for parent, _ in node.next_functions if parent is not None)
 
 
 def _rms(stages: Tensor) -> Tensor:
