@@ -8,6 +8,8 @@ from torch import Tensor, nn
 
 from continua.errors import ConfigError
 from continua.ode import Solution, SolverConfig, Stats, solve_with
+from continua.ode.rate import Rate
+from continua.ode.stepper import ExplicitStepper
 
 
 class ODEBlock(nn.Module):
@@ -15,6 +17,10 @@ class ODEBlock(nn.Module):
 
     `augment` zero channels are appended to the state for the solve and dropped after it (Dupont et al. 2019); the field is then built for
     that many channels more.
+
+    Under `torch.compile` and `torch.export` the block becomes its fixed steps, unrolled: it needs `steps=N`, and `gradient="direct"` where
+    gradients are wanted; it then keeps no `stats`. A field that is itself compiled, `ODEBlock(torch.compile(field))`, works with every
+    solver: each evaluation realises the filters anew.
     """
 
     def __init__(
@@ -35,6 +41,8 @@ class ODEBlock(nn.Module):
 
     def forward(self, h: Tensor, t1: "float | Tensor | None" = None) -> Tensor:
         """h(t1); t1 may be given per call, also one per sample."""
+        if torch.compiler.is_compiling():
+            return self._drop(self._unrolled(h, self.t1 if t1 is None else t1), dim=1)
         return self._drop(self.solve(h, t1).y1, dim=1)
 
     def trajectory(self, h: Tensor, times: "Sequence[float] | Tensor", t1: "float | Tensor | None" = None) -> Tensor:
@@ -43,20 +51,50 @@ class ODEBlock(nn.Module):
 
     def solve(self, h: Tensor, t1: "float | Tensor | None" = None, **options: Any) -> Solution:
         """The whole solution, for those who want the interpolant or the status; the state includes augmented channels."""
-        if self.solver.steps is None and torch.compiler.is_compiling():
-            raise ConfigError(
-                f"{self.solver.method} chooses its steps from the data, which cannot be exported or compiled as one graph; "
-                "switch to fixed steps first: net.with_solver(method='rk4', steps=4)"
-            )
         end = self.t1 if t1 is None else t1
-        if self.augment:
-            h = torch.cat([h, h.new_zeros(len(h), self.augment, *h.shape[2:])], dim=1)
-        prepare = getattr(self.field, "prepare", None)
-        rate, tensors = prepare(h, self.t0, end) if prepare is not None else (self.field, ())
+        h = self._widen(h)
+        rate, tensors = self._prepare(h, end)
         solution = solve_with(self.solver, rate, h, self.t0, end, params=tensors, **options)
         solution.stats.routes = getattr(rate, "routes", dict)()
         self.stats = solution.stats
         return solution
+
+    def _prepare(self, h: Tensor, end: Any) -> tuple[Any, tuple[Tensor, ...]]:
+        """The rate of change with its filters realised, and the tensors that need gradients."""
+        # `prepare` of a compiled field is the uncompiled one: only its calls are compiled, and its parameters are found by the solver.
+        if hasattr(self.field, "prepare") and not hasattr(self.field, "_orig_mod"):
+            return self.field.prepare(h, self.t0, end)  # pyright: ignore[reportCallIssue]
+        return self.field, ()
+
+    def _unrolled(self, h: Tensor, end: Any) -> Tensor:
+        """The same fixed steps without checks and statistics, which a graph cannot hold: it may not even know the size of the batch."""
+        solver = self.solver
+        if solver.steps is None or not solver.tableau.explicit:
+            why = "chooses its steps from the data" if solver.steps is None else "iterates until it has converged"
+            raise ConfigError(
+                f"{solver.tableau.name} {why}, which cannot become one graph for export or torch.compile; "
+                "switch to explicit fixed steps first: net.with_solver(method='rk4', steps=4)"
+            )
+        if isinstance(end, Tensor) and end.ndim:
+            raise ConfigError("an end time per sample cannot be compiled; call the block outside torch.compile")
+        h = self._widen(h)
+        f, tensors = self._prepare(h, end)
+        if solver.gradient != "direct" and torch.is_grad_enabled() and any(part.requires_grad for part in (h, *tensors)):
+            raise ConfigError(
+                f"gradient={solver.gradient!r} takes its steps again in backward, which one compiled graph cannot; "
+                "use net.with_solver(gradient='direct'), or torch.no_grad() for inference"
+            )
+        rate, stepper = Rate(f, (h,), single=True), ExplicitStepper(solver.tableau)
+        state, first, t, size = (h,), None, self.t0, (end - self.t0) / solver.steps
+        for index in range(solver.steps):
+            t_next = end if index == solver.steps - 1 else self.t0 + (index + 1) * size
+            attempt = stepper.step(rate, t, t_next, state, first)
+            state, t, first = attempt.y1, t_next, stepper.next_first(attempt)
+        self.stats = None
+        return state[0]
+
+    def _widen(self, h: Tensor) -> Tensor:
+        return torch.cat([h, torch.zeros_like(h[:, :1]).expand(-1, self.augment, -1, -1)], dim=1) if self.augment else h
 
     def _drop(self, h: Any, dim: int) -> Tensor:
         return h.narrow(dim, 0, h.shape[dim] - self.augment) if self.augment else h

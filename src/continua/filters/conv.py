@@ -15,7 +15,7 @@ from continua.filters.filter import Filter
 from continua.filters.hybrid import hybrid_kernel, hybrid_operator
 from continua.filters.kernel import Kernel
 from continua.filters.operator import Geometry, Operator
-from continua.filters.precision import Precision
+from continua.filters.precision import Precision, autocast_on
 from continua.filters.routes import check_route, choose_route
 from continua.filters.separable import separable_operator
 from continua.filters.timeterm import add_time
@@ -182,7 +182,7 @@ class FilterConv2d(nn.Module):
 
 def without_autocast(device: torch.device) -> AbstractContextManager:
     """Kernels are realised in full precision and cast by hand, once, where it is wanted."""
-    return torch.autocast(device.type, enabled=False) if torch.is_autocast_enabled(device.type) else nullcontext()
+    return torch.autocast(device.type, enabled=False) if autocast_on(device) else nullcontext()
 
 
 def _check_padding(filter: Filter, padding: str | int) -> None:

@@ -20,11 +20,16 @@ class Precision:
 
     @classmethod
     def of(cls, dtype: torch.dtype, device: torch.device) -> "Precision":
-        if torch.is_autocast_enabled(device.type) and dtype != torch.float64:
+        if autocast_on(device) and dtype != torch.float64:
             dtype = torch.get_autocast_dtype(device.type)
         if dtype in (torch.bfloat16, torch.float16) and device.type == "cpu" and not fast_on_cpu(dtype):
             return cls(torch.float32, dtype, device)
         return cls(dtype, dtype, device)
+
+
+def autocast_on(device: torch.device) -> bool:
+    """Whether autocast is enabled there; the meta device, which computes shapes only, has none."""
+    return device.type != "meta" and torch.is_autocast_enabled(device.type)
 
 
 @cache

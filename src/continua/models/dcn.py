@@ -58,10 +58,11 @@ class DCN(Network):
         self.activation, self.norm_groups = activation, norm_groups
         self.end, self.solver, self.augment = t1, SolverConfig.of(solver), augment_channels
         self.conv_options, self.filter_options = dict(conv_options or {}), dict(filter_options or {})
-        channels = tuple(channels)
+        self.in_channels, self.channels = in_channels, tuple(channels)
+        channels = self.channels
         self.stem = self._stem(in_channels, channels[0], stem_padding, everywhere)
         self.blocks = nn.ModuleList(self.make_block(width) for width in channels)
-        self.transitions = nn.ModuleList(_Down(self, narrow, wide, everywhere) for narrow, wide in pairwise(channels))
+        self.transitions = nn.ModuleList(Down(self, narrow, wide, everywhere) for narrow, wide in pairwise(channels))
         self.head = Head(channels[-1], num_classes, activation, norm_groups)
         self._label_filters()
 
@@ -103,7 +104,7 @@ class DCN(Network):
                 module.label = name.removesuffix(".filter")
 
 
-class _Down(nn.Module):
+class Down(nn.Module):
     """norm → act → strided convolution: half the size, more channels."""
 
     def __init__(self, net: DCN, narrow: int, wide: int, everywhere: bool) -> None:
@@ -150,7 +151,7 @@ def _register(
 
     build.__name__ = name
     build.__signature__ = signature(DCN).replace(parameters=[p.replace(default=resolved[p.name], kind=Parameter.KEYWORD_ONLY) for p in own])  # pyright: ignore[reportFunctionMemberAccess]
-    register_model(paper="DCN", row=row, parameters=parameters, printed=printed)(build)
+    register_model(paper="DCN", row=row, parameters=parameters, printed=printed, tiny=dict(channels=(4, 8, 8)))(build)
 
 
 _RESIDUAL: dict[str, Any] = dict(continuous=False, activation="relu")

@@ -24,6 +24,7 @@ class Network(nn.Module):
 
     name: str = ""
     options: dict[str, Any]
+    solver: SolverConfig | None = None
     stem: nn.Module
     blocks: nn.ModuleList
     transitions: nn.ModuleList
@@ -59,7 +60,7 @@ class Network(nn.Module):
 
         Of an ODE block: h at `times` (default: its start and end). Of a block without time: the state before and after it.
         """
-        index = range(len(self.blocks))[self._index(block)]
+        index = self._index(block)
         h = self._enter(self._walk(images, index, t1, input_scale), index, input_scale)
         here = self.blocks[index]
         if not isinstance(here, ODEBlock):
@@ -88,7 +89,8 @@ class Network(nn.Module):
         for module in found:
             module.solver = (module.solver if solver is None else SolverConfig.of(solver)).replace(**changes)
             module.stats = None
-        twin.options = {**self.options, "solver": found[0].solver}
+        twin.solver = found[0].solver
+        twin.options = {**self.options, "solver": twin.solver}
         return twin
 
     def save_pretrained(self, folder: "str | Path") -> None:

@@ -1,6 +1,6 @@
 """Models by name: register, create, list; and their configuration as plain data."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -13,7 +13,11 @@ from continua.models.network import Network
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """A registered model. `parameters` is exact and part of the contract; `printed` is what the paper's table says."""
+    """A registered model.
+
+    `parameters` is exact and part of the contract; `printed` is what the paper's table says. `tiny` are options that make it small and
+    quick without changing its structure: `create_model(name, **model_entry(name).tiny)` is what tests and first tries want.
+    """
 
     name: str
     build: Callable[..., Network]
@@ -22,19 +26,22 @@ class ModelEntry:
     parameters: int
     printed: str
     image_size: int
+    tiny: Mapping[str, Any]
 
 
 _ENTRIES: dict[str, ModelEntry] = {}
 
 
-def register_model(*, paper: str, row: str, parameters: int, printed: str, image_size: int = 32) -> Callable[[Any], Any]:
+def register_model(
+    *, paper: str, row: str, parameters: int, printed: str, image_size: int = 32, tiny: Mapping[str, Any] | None = None
+) -> Callable[[Any], Any]:
     """Decorator: make `build(**options) -> Network` known under its own name."""
 
     def register(build: Callable[..., Network]) -> Callable[..., Network]:
         name = build.__name__
         if name in _ENTRIES:
             raise ConfigError(f"a model named {name!r} is registered already")
-        _ENTRIES[name] = ModelEntry(name, build, paper, row, parameters, printed, image_size)
+        _ENTRIES[name] = ModelEntry(name, build, paper, row, parameters, printed, image_size, dict(tiny or {}))
         return build
 
     return register
