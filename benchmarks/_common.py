@@ -59,14 +59,27 @@ def show(title: str, rows: list[dict[str, Any]], about: dict[str, Any], as_json:
     """Print the rows, which all have the same keys, and the machine they were measured on."""
     if as_json:
         print(json.dumps({"title": title, "machine": about, "rows": rows}, indent=2))
-        return
-    table = Table(title=title)
-    for key in rows[0]:
-        table.add_column(key, justify="left" if isinstance(rows[0][key], str) else "right")
-    for row in rows:
-        table.add_row(*(_cell(value) for value in row.values()))
+    else:
+        _print_tables({title: rows}, about)
+
+
+def show_all(tables: dict[str, list[dict[str, Any]]], about: dict[str, Any], as_json: bool) -> None:
+    """Several tables by title, as one JSON document or one after the other."""
+    if as_json:
+        print(json.dumps({"machine": about, "tables": tables}, indent=2))
+    else:
+        _print_tables(tables, about)
+
+
+def _print_tables(tables: dict[str, list[dict[str, Any]]], about: dict[str, Any]) -> None:
     console = Console()
-    console.print(table)
+    for title, rows in tables.items():
+        table = Table(title=title)
+        for key in rows[0]:
+            table.add_column(key, justify="left" if isinstance(rows[0][key], str) else "right")
+        for row in rows:
+            table.add_row(*(_cell(value) for value in row.values()))
+        console.print(table)
     console.print(", ".join(f"{key} {value}" for key, value in about.items()), style="dim")
 
 
