@@ -136,7 +136,7 @@ class _Backward:
         self.g: State = tuple(torch.zeros(s, dtype=d, device=ctx.rate.device) if g is None else g for g, (s, d) in ends)
 
     def go(self, starts: list[int], states: list[State], whole: bool) -> None:
-        ends = [*starts[1:], len(self.replays)]
+        ends = [*starts[1:], len(self.replays)] if starts else []  # a solve that failed at once took no step
         for start, end in zip(reversed(starts), reversed(ends), strict=True):
             y = states.pop()
             inside = [y] if whole else self._recreate(start, end, y)

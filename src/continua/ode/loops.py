@@ -6,6 +6,7 @@ sample fared.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import copysign, ulp
 from typing import Protocol
 
 import torch
@@ -14,6 +15,8 @@ from torch import Tensor
 from continua.ode.control import NextStep, Problem, first_step
 from continua.ode.solution import State, Stats, Status, StepLog, failure
 from continua.ode.stepper import Attempt, Failed, Time, rms
+
+SMALLEST_STEP = 10  # rounding errors of t: a step that is rejected below this size has failed
 
 
 @dataclass
@@ -136,12 +139,11 @@ class BatchSteps:
         choose = NextStep(config.step_controller, p.stepper.order)
         status = Status.MAX_STEPS
         for _ in range(config.max_steps):
+            smallest = SMALLEST_STEP * ulp(t)
+            h = copysign(max(abs(h), smallest), h)
             last = abs(h) >= abs(t1 - t) * (1 - 1e-12)
             t_next = t1 if last else t + h
             last = t_next == t1  # also when t + h happens to round to it
-            if t_next == t:
-                status = Status.STEP_UNDERFLOW
-                break
             p.rate.on_step(int(self.stats.accepted), False)
             attempt = p.stepper.step(p.rate, t, t_next, self.y, first)
             ratio = p.ratio(attempt, self.y, per_sample=False).cpu()
@@ -151,6 +153,9 @@ class BatchSteps:
             if not accept:
                 first = attempt.stages[0]
                 self._suspects = [] if bool(torch.isfinite(ratio)) else not_finite((*attempt.y1, *attempt.stages[-1]))
+                if abs(h) < smallest:
+                    status = Status.STEP_UNDERFLOW
+                    break
                 continue
             step = Step(int(self.stats.accepted) - 1, t, t_next, self.y, attempt.y1, attempt.stages)
             self.y, t = attempt.y1, t_next

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from continua.ode.control import NextStep, Problem, first_step
-from continua.ode.loops import Step, not_finite
+from continua.ode.loops import SMALLEST_STEP, Step, not_finite
 from continua.ode.solution import State, Stats, Status, StepLog, failure
 from continua.ode.stepper import Attempt, rms
 
@@ -52,6 +52,8 @@ class SampleSteps:
             if not len(active.rows):
                 break
             p.rate.on_step(index, False)
+            smallest = SMALLEST_STEP * (torch.nextafter(active.t.abs(), torch.full_like(active.t, torch.inf)) - active.t.abs())
+            active.h = torch.copysign(active.h.abs().maximum(smallest), active.h)
             last = active.h.abs() >= (active.t1 - active.t).abs() * (1 - 1e-12)
             t_next = torch.where(last, active.t1, active.t + active.h)
             attempt = p.stepper.step(p.rate, active.t, t_next, active.y, active.first)
@@ -59,7 +61,7 @@ class SampleSteps:
             accept = ratio <= 1.0
             self._note(active, t_next, ratio, accept)
             h = choose(t_next - active.t, ratio, accept)
-            arrived, stuck = accept & last, ~accept & (active.t + h == active.t)
+            arrived, stuck = accept & (t_next == active.t1), ~accept & (h.abs() < smallest)
             # One exchange with the device per step.
             some, every, leaving, failing = torch.stack([accept.any(), accept.all(), (arrived | stuck).any(), stuck.any()]).tolist()
             if some:
