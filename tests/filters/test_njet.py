@@ -87,7 +87,7 @@ def test_a_wide_kernel_gives_scipys_gaussian_derivatives(i, j):
     # SciPy convolves where a layer correlates, which turns the sign of odd derivatives; it does not normalise by σ^n.
     theirs = gaussian_filter(image, sigma, order=(i, j), mode="constant", radius=radius_of(sigma, 4.0))
     scale = (-sigma) ** (i + j)
-    np.testing.assert_allclose(ours, scale * theirs, atol=2e-10 if i + j == 0 else 2e-3)
+    np.testing.assert_allclose(ours, scale * theirs, atol=1e-10)
 
 
 @pytest.mark.parametrize("sharing", ["layer", "channel", "pair"])
