@@ -59,6 +59,14 @@ def _parser() -> tuple[ArgumentParser, dict[str, Action]]:
     data = _command("Data sets: what is known, what is here, whether it is right.")
     commands.add_subcommand("data", data, help="list, fetch and check data sets")
     actions |= _add_data_commands(data)
+
+    models = _command("The zoo: every model, the table row it reproduces, its parameters and its arithmetic.")
+    models.add_argument("pattern", metavar="PATTERN", type=str, nargs="?", default="*", help="only names like this, e.g. 'dcn*'")
+    models.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
+    models.add_argument("--draw", metavar="NAME", type=str | None, default=None, help="write a diagram of this model")
+    models.add_argument("--out", type=Path | None, default=None, help="file of the diagram: .svg, .png or .pdf (default: NAME.svg)")
+    commands.add_subcommand("models", models, help="list models, draw one")
+    actions["models"] = _models
     return parser, actions
 
 
@@ -163,6 +171,47 @@ def _data_check(options: Namespace) -> None:
         more = f" (and {len(found.problems) - 1} more)" if len(found.problems) > 1 else ""
         raise DataError(found.problems[0] + more)
     print(f"{found.name}: all right")
+
+
+def _models(options: Namespace) -> None:
+    import json
+
+    from continua.models import list_models, model_entry
+    from continua.models.describe import describe_model
+    from continua.report import show_table
+
+    if options.draw is not None:
+        return _draw_model(options.draw, options.out)
+    if options.out is not None:
+        raise ConfigError("--out is the file of a diagram; say which model with --draw NAME")
+    names = list_models(options.pattern)
+    if not names:
+        raise ConfigError(f"no model is named like {options.pattern!r}; `continua models` lists all, patterns look like 'dcn*'")
+    rows = [(model_entry(name), describe_model(name)) for name in names]
+    if options.json:
+        keys = ("name", "paper", "row", "parameters", "printed", "image_size")
+        listed = [{key: getattr(entry, key) for key in keys} | {"flops": described.flops} for entry, described in rows]
+        print(json.dumps(listed, indent=2, ensure_ascii=False))
+        return None
+    show_table(
+        "models",
+        ("name", "paper", "row", "parameters", "printed", "GFLOPs", "image"),
+        [(e.name, e.paper, e.row, d.parameters, e.printed, f"{d.flops / 1e9:.3f}", f"{e.image_size}×{e.image_size}") for e, d in rows],
+        text=(0, 1, 2),
+    )
+    print("GFLOPs: one image, one evaluation of each ODE block's field, 2 per multiply–add; N-jets as dense kernels at σ = 1.")
+    return None
+
+
+def _draw_model(name: str, out: Path | None) -> None:
+    from continua.models import model_entry
+    from continua.models.describe import describe_model
+    from continua.models.draw import draw
+
+    entry, described = model_entry(name), describe_model(name)
+    jets = any("N-jet" in layer for part in described.parts for layer in part.layers)
+    subtitle = f"{entry.paper}, {entry.row}" + (" · kernel sizes at σ = 1" if jets else "")
+    print(f"made {draw(described, out or Path(f'{name}.svg'), title=name, subtitle=subtitle)}")
 
 
 def _demo(options: Namespace) -> None:

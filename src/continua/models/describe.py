@@ -1,8 +1,8 @@
 """What a network consists of, as plain data: its parts in the order an image walks them, with sizes, counts and arithmetic.
 
-Sizes and FLOPs come from one walk on PyTorch's meta device, which computes shapes and no numbers, so even the largest model of the zoo is
-described in a moment. FLOPs are 2 × multiply–adds of convolutions and matrix products; of an ODE block, those of **one evaluation** of its
-field. Continuous filters are counted as the dense kernel of their present size, and as that of σ = 1 where they have no values yet.
+Sizes and FLOPs come from one walk that leaves out the convolutions' arithmetic, so even the largest model of the zoo is described in a
+moment. FLOPs are 2 × multiply–adds of convolutions and matrix products; of an ODE block, those of **one evaluation** of its
+field. Continuous filters are counted as the dense kernel of their present size.
 """
 
 import copy
@@ -12,14 +12,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
+from torch.overrides import TorchFunctionMode
 
 from continua.blocks import ConvField, ODEBlock, ResidualBlock
 from continua.blocks.norm import Activation
 from continua.filters import Filter, FilterConv2d, NJet, Pixel, ScheduledNJet
-from continua.filters.basis import truncation_radius
 from continua.models.dcn import Down, Head
+from continua.models.flops import FlopCount
 from continua.models.network import Network
+from continua.models.registry import create_model, model_entry
 
 Size = tuple[int, ...]
 
@@ -56,6 +57,25 @@ class Description:
         return sum(part.flops for part in self.parts)
 
 
+class _Blank(TorchFunctionMode):
+    """Every random number is 0, so a network is built in no time, and N-jets have σ = 2^0 = 1, the median of their initialisation."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.randn:
+            return torch.zeros(*args, **(kwargs or {}))
+        if func in (torch.Tensor.uniform_, torch.Tensor.normal_):
+            return args[0].zero_()
+        return func(*args, **(kwargs or {}))
+
+
+def describe_model(name: str, **options: Any) -> Description:
+    """A registered model as it is before training, with σ = 1 in all N-jets, for an image of its usual size."""
+    entry = model_entry(name)
+    with _Blank():
+        net = create_model(name, **options)
+    return describe(net, (options.get("in_channels", 3), entry.image_size, entry.image_size))
+
+
 @torch.no_grad()
 def describe(net: Network, image: Size) -> Description:
     """The parts of a network for one image of (channels, height, width)."""
@@ -63,17 +83,17 @@ def describe(net: Network, image: Size) -> Description:
 
     def walk(name: str, module: nn.Module, real: nn.Module, h: Tensor) -> Tensor:
         block = module if isinstance(module, ODEBlock) else None
-        with FlopCounterMode(display=False) as counter:
+        with FlopCount(shapes_only=True) as count:
             out = h if block is not None else module(h)
             if block is not None:
-                block.field(h.new_empty(()), h.new_empty(1, h.shape[1] + block.augment, *h.shape[2:]))
+                block.field(h.new_zeros(()), h.new_zeros(1, h.shape[1] + block.augment, *h.shape[2:]))
         size = sum(parameter.numel() for parameter in real.parameters())
         interval = None if block is None else (block.t0, block.t1)
-        parts.append(Part(name, _kind(real), tuple(layers(real)), _size(h), _size(out), size, counter.get_total_flops(), interval, _note(real)))
+        parts.append(Part(name, _kind(real), tuple(layers(real)), _size(h), _size(out), size, count.flops, interval, _note(real)))
         return out
 
     shadow = _shadow(net)
-    h = walk("stem", shadow.stem, net.stem, torch.empty(1, *image, device="meta"))
+    h = walk("stem", shadow.stem, net.stem, torch.zeros(1, *image))
     for index, block in enumerate(shadow.blocks):
         if index:
             h = walk(f"transition {index}", shadow.transitions[index - 1], net.transitions[index - 1], h)
@@ -150,28 +170,29 @@ def _(module: Head) -> list[str]:
 
 
 def kernel_size(filter: Any) -> int:
-    """Taps per side: of the present σ (the largest, of many), or of σ = 1 for a filter without values."""
-    if filter.size is not None:
-        return filter.size
-    tensors = filter.state()
-    if any(value.is_meta for value in tensors.values()):
-        return 2 * truncation_radius(1.0, filter.radius_factor) + 1
+    """Taps per side at the present σ; of a filter that depends on t, the most at either end of its interval."""
     ends = filter.interval if filter.time_dependent else (None,)
-    return max(filter.kernel(tensors, t).size[0] for t in ends)
+    return max(filter.kernel(filter.state(), t).size[0] for t in ends) if filter.size is None else filter.size
 
 
 def _shadow(net: Network) -> Network:
-    """The same network without numbers, every filter a pixel kernel of its size."""
-    memo: dict[int, Any] = {id(value): nn.Parameter(value.detach().to("meta")) for value in net.parameters()}
-    memo |= {id(value): value.to("meta") for value in net.buffers()}
+    """The same network with memory that is never looked at, every filter a pixel kernel of its size."""
+    memo: dict[int, Any] = {id(value): nn.Parameter(torch.zeros(value.shape)) for value in net.parameters()}
+    memo |= {id(value): torch.zeros(value.shape, dtype=value.dtype) for value in net.buffers()}
     shadow = copy.deepcopy(net, memo)
     sizes = [kernel_size(module.filter) for module in net.modules() if isinstance(module, FilterConv2d)]
     shadows = [module for module in shadow.modules() if isinstance(module, FilterConv2d)]
-    with torch.device("meta"):
-        for module, size in zip(shadows, sizes, strict=True):
-            module.filter = Pixel(module.filter.in_channels, module.filter.out_channels, size)
-            module.route, module.discretisation = "dense", "sampled"
+    for module, size in zip(shadows, sizes, strict=True):
+        module.filter = _blank_pixels(module.filter, size)
+        module.route, module.discretisation = "dense", "sampled"
     return shadow
+
+
+def _blank_pixels(filter: Filter, size: int) -> Pixel:
+    with torch.device("meta"):
+        pixels = Pixel(filter.in_channels, filter.out_channels, size)
+    pixels.weight = nn.Parameter(torch.zeros(pixels.weight.shape))
+    return pixels
 
 
 def _kind(module: nn.Module) -> str:
