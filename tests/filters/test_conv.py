@@ -76,6 +76,8 @@ def test_every_route_passes_gradcheck_to_its_parameters(options, channels_last):
         return torch.func.functional_call(made, swapped, (x, t))
 
     torch.autograd.gradcheck(apply, (x, t, made.filter.alpha, made.filter.s, made.bias), fast_mode=True)
+    # The Jacobian regularisers differentiate twice.
+    torch.autograd.gradgradcheck(apply, (x, t, made.filter.alpha, made.filter.s, made.bias), fast_mode=True)
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,10 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from continua.filters.basis import gaussian_derivatives
 from continua.filters.kernel import JetKernel
-from continua.filters.operator import Geometry, Operator, chunks, is_channels_last
+from continua.filters.operator import Geometry, Operator, chunks, is_channels_last, plain_gradients
 
 STENCILS = ((0.0, 1.0, 0.0), (0.5, 0.0, -0.5), (1.0, -2.0, 1.0))
 
@@ -32,7 +31,7 @@ def hybrid_operator(kernel: JetKernel, geometry: Geometry) -> Operator:
 
     def convolve(x: Tensor, bias: Tensor | None, blur_rows: Tensor, blur_cols: Tensor, weight: Tensor) -> Tensor:
         if torch.compiler.is_compiling():
-            blurred = torch.einsum("gh,bchw,vw->bcgv", blur_rows, x, blur_cols)
+            blurred = _blur_plain(x, blur_rows, blur_cols)
         else:
             blurred = _Blur.apply(x, blur_rows, blur_cols)
         return F.conv2d(blurred, weight, bias, stride=stride)
@@ -69,6 +68,11 @@ def blur_matrix(taps: Float[Tensor, "taps"], size: int) -> Float[Tensor, "blurre
     return padded[pixels[None, :] - positions[:, None] + size]
 
 
+def _blur_plain(x: Tensor, blur_rows: Tensor, blur_cols: Tensor) -> Tensor:
+    """The same in plain operations, for compilers."""
+    return torch.einsum("gh,bchw,vw->bcgv", blur_rows, x, blur_cols)
+
+
 class _Blur(torch.autograd.Function):
     """blur_rows X blur_colsᵀ for every channel, in the layout the map has; saves only its inputs."""
 
@@ -85,9 +89,10 @@ class _Blur(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, gradient: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
         x, blur_rows, blur_cols = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return plain_gradients(_blur_plain, (x, blur_rows, blur_cols), gradient)
         if is_channels_last(x) != is_channels_last(gradient):
             gradient = gradient.contiguous(memory_format=torch.channels_last if is_channels_last(x) else torch.contiguous_format)
         height, width = _spatial_axes(x)

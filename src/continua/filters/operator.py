@@ -1,6 +1,6 @@
 """A convolution made ready for one map size: the common shape of all routes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -34,6 +34,13 @@ def chunks(x: Tensor) -> list[slice]:
     batch = x.shape[0]
     step = max(1, CHUNK // max(1, x.shape[1:].numel())) if x.device.type == "cpu" else max(1, batch)
     return [slice(start, min(start + step, batch)) for start in range(0, batch, step)]
+
+
+def plain_gradients(plain: Callable[..., Tensor], inputs: Sequence[Tensor], gradient: Tensor) -> tuple[Tensor | None, ...]:
+    """A backward pass in plain operations, for whoever differentiates it again (grad mode is on in a backward pass only then)."""
+    wanted = [value for value in inputs if value.requires_grad]
+    found = iter(torch.autograd.grad(plain(*inputs), wanted, gradient, create_graph=True))
+    return tuple(next(found) if value.requires_grad else None for value in inputs)
 
 
 def is_channels_last(x: Tensor) -> bool:

@@ -11,11 +11,10 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from continua.filters.basis import jet_orders
 from continua.filters.kernel import JetKernel
-from continua.filters.operator import Geometry, Operator, chunks, is_channels_last
+from continua.filters.operator import Geometry, Operator, chunks, is_channels_last, plain_gradients
 
 
 def separable_operator(kernel: JetKernel, geometry: Geometry) -> Operator:
@@ -67,9 +66,10 @@ class _Separable(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, gradient: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
         x, rows, alpha, cols = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return plain_gradients(separable_plain, (x, rows, alpha, cols), gradient)
         for_x, for_rows, for_alpha, for_cols = (
             torch.zeros_like(value) if needed else None for value, needed in zip((x, rows, alpha, cols), ctx.needs_input_grad, strict=True)
         )

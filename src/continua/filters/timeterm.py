@@ -7,7 +7,7 @@ map of ones): the same numbers, zero-padded borders included, from one small map
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.autograd.function import FunctionCtx
 
 from continua.filters.operator import is_channels_last
 
@@ -36,7 +36,6 @@ class _AddTime(torch.autograd.Function):
         return y.add_((times * ones_response).to(y.dtype))
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, gradient: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
         t, ones_response = ctx.saved_tensors
         for_t = for_map = None

@@ -1,7 +1,7 @@
 """`solve`: integrate dy/dt = f(t, y) for a batch of states of any shape, with exact gradients and honest statistics."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -23,7 +23,6 @@ from continua.ode.stepper import ExplicitStepper, Time
 from continua.ode.tableau import Tableau
 
 Field = Callable[..., Any]
-SaveAt = "Sequence[float] | Tensor | None"
 
 
 def solve(
@@ -38,16 +37,16 @@ def solve(
     steps: int | None = None,
     first_step: float | None = None,
     max_steps: int = 1000,
-    control: str = "batch",
+    control: Literal["batch", "sample"] = "batch",
     controller: "str | Mapping[str, Any] | Controller" = "i",
     save_at: "Sequence[float] | Tensor | None" = None,
     dense: bool = False,
-    gradient: str = "checkpoint",
-    segments: "int | str | None" = None,
+    gradient: Literal["checkpoint", "direct", "reversible", "adjoint"] = "checkpoint",
+    segments: "int | Literal['sqrt'] | None" = None,
     adjoint_options: Mapping[str, Any] | None = None,
     implicit_options: Mapping[str, Any] | None = None,
     params: Sequence[Tensor] | None = None,
-    on_failure: str = "raise",
+    on_failure: Literal["raise", "status"] = "raise",
     record_steps: bool = False,
 ) -> Solution:
     """Integrate dy/dt = f(t, y), y(t0) = y0 to t1.
@@ -75,8 +74,22 @@ def solve(
         on_failure: "raise" a SolverError, or return the last good states with a "status" per sample.
         record_steps: keep t, h, error and acceptance of every tried step in `stats.steps`.
     """
-    given = dict(locals())
-    config = SolverConfig().replace(**{name: given[name] for name in SolverConfig.__dataclass_fields__})
+    config = SolverConfig(
+        method=method,
+        rtol=rtol,
+        atol=atol,
+        steps=steps,
+        first_step=first_step,
+        max_steps=max_steps,
+        control=control,
+        controller=controller,
+        gradient=gradient,
+        segments=segments,
+        adjoint_options=adjoint_options,
+        implicit_options=implicit_options,
+        on_failure=on_failure,
+        record_steps=record_steps,
+    )
     return solve_with(config, f, y0, t0, t1, save_at=save_at, dense=dense, params=params)
 
 
@@ -95,7 +108,7 @@ def solve_with(
     single = isinstance(y0, Tensor)
     state = check_state(y0)
     start, end = end_times(t0, t1, state)
-    times = check_times(save_at, start, end, len(state[0]))
+    times = check_times(save_at, start, end, state[0].shape[0])
     found = parameters_of(f, params)
     if not torch.compiler.is_compiling():
         warn_of_noise(config, state)
