@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ def check_state(y0: Any) -> State:
             raise ConfigError(f"y0 has dtype {part.dtype}; expected a floating point state (y0.float())")
         if part.ndim == 0 or part.shape[0] == 0:
             raise ConfigError(f"y0 has shape {tuple(part.shape)}; expected a batch of at least one sample in the first dimension")
-    if len({part.shape[0] for part in parts}) > 1 or len({part.device for part in parts}) > 1:
+    if any(part.shape[0] != parts[0].shape[0] or part.device != parts[0].device for part in parts):
         shapes = ", ".join(f"{tuple(part.shape)} on {part.device}" for part in parts)
         raise ConfigError(f"the parts of y0 are {shapes}; they must have the same batch size and device")
     return tuple(parts)
@@ -39,8 +40,7 @@ def end_times(t0: "float | Tensor", t1: "float | Tensor", y0: State) -> tuple[Ti
             pair.append(value.detach().to(y0[0].device, torch.float64))
         else:
             pair.append(float(value.detach() if isinstance(value, Tensor) else value))
-    finite = all(bool(torch.isfinite(torch.as_tensor(value)).all()) for value in pair)
-    if not finite:
+    if not all(bool(torch.isfinite(value).all()) if isinstance(value, Tensor) else isfinite(value) for value in pair):
         raise ConfigError(f"t0 = {t0}, t1 = {t1}; times must be finite")
     if any(isinstance(value, Tensor) for value in pair):
         pair = [torch.as_tensor(value, dtype=torch.float64, device=y0[0].device).expand(len(y0[0])) for value in pair]

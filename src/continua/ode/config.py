@@ -68,6 +68,8 @@ class ImplicitOptions:
     def of(cls, given: "Mapping[str, Any] | ImplicitOptions | None") -> "ImplicitOptions":
         if isinstance(given, ImplicitOptions):
             return given
+        if given is None:
+            return cls()
         if not isinstance(given, Mapping | None):
             raise ConfigError(f"implicit_options={given!r}; expected a dict, for example dict(solver='fixed_point')")
         options, known = dict(given or {}), [f.name for f in fields(cls)]

@@ -29,7 +29,7 @@ class Problem:
 
     @property
     def batch(self) -> int:
-        return len(self.y0[0])
+        return self.y0[0].shape[0]  # len() would fix it when a solve is exported
 
     def ratio(self, attempt: Attempt, y: State, per_sample: bool) -> Tensor:
         """The error of an attempt relative to the tolerance: at most 1 is accepted."""

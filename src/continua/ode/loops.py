@@ -54,7 +54,8 @@ class FixedSteps:
         self.y, self.stats = problem.y0, Stats()
         self._last_good: dict[int, State] = {}
         self._log: list[Tensor] = []
-        self.status: tuple[Status, ...] = (Status.SUCCESS,) * problem.batch
+        # A compiled solve looks at no numbers, so it claims nothing; and its batch may be of any size.
+        self.status: tuple[Status, ...] = () if torch.compiler.is_compiling() else (Status.SUCCESS,) * problem.batch
 
     def __iter__(self) -> Iterator[Step]:
         p, calls = self.problem, self.problem.rate.calls
@@ -68,7 +69,8 @@ class FixedSteps:
                 self._stop(attempt.failed, t, h)
                 self.steps = index
                 break
-            self._note(t, t_next, attempt)
+            if not torch.compiler.is_compiling():
+                self._note(t, t_next, attempt)
             step = Step(index, t, t_next, self.y, attempt.y1, attempt.stages)
             self.y, t, first = attempt.y1, t_next, p.stepper.next_first(attempt)
             yield step

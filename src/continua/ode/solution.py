@@ -67,7 +67,10 @@ class Stats:
 
 @dataclass
 class Solution:
-    """The result of `solve`. `y1` and `ys` have the form of `y0` (a tensor or a tuple); `ys` is (time, batch, ...)."""
+    """The result of `solve`. `y1` and `ys` have the form of `y0` (a tensor or a tuple); `ys` is (time, batch, ...).
+
+    `status` has an entry per sample; it is empty inside a compiled or exported solve, which cannot check its states.
+    """
 
     y1: "Tensor | State"
     ys: "Tensor | State | None"

@@ -50,6 +50,8 @@ class Tableau:
         if self.b_error is not None:
             object.__setattr__(self, "b_error", tuple(map(float, self.b_error)))
         self._check()
+        # Found now, since a compiled solve can read a cached property but not compute it (Python 3.11 locks meanwhile).
+        _ = self.explicit, self.fsal, self.estimate_order, self.needed
 
     def _check(self) -> None:
         a, b, c = np.array(self.a), np.array(self.b), np.array(self.c)
