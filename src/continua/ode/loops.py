@@ -6,7 +6,7 @@ sample fared.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import copysign, ulp
+from math import copysign, inf, ulp
 from typing import Protocol
 
 import torch
@@ -154,7 +154,12 @@ class BatchSteps:
             h = float(choose(torch.tensor(t_next - t, dtype=torch.float64), ratio, accept))
             if not accept:
                 first = attempt.stages[0]
-                self._suspects = [] if bool(torch.isfinite(ratio)) else not_finite((*attempt.y1, *attempt.stages[-1]))
+                self._suspects = []
+                if not bool(torch.isfinite(ratio)):
+                    # A shorter step may save an undefined trial, within reason; nothing saves an undefined rate of change here.
+                    hopeless = not_finite(first)
+                    self._suspects = hopeless or not_finite((*attempt.y1, *attempt.stages[-1]))
+                    smallest = inf if hopeless else SMALLEST_STEP * ulp(max(abs(t), abs(t1)))
                 if abs(h) < smallest:
                     status = Status.STEP_UNDERFLOW
                     break

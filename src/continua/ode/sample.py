@@ -52,7 +52,7 @@ class SampleSteps:
             if not len(active.rows):
                 break
             p.rate.on_step(index, False)
-            smallest = SMALLEST_STEP * (torch.nextafter(active.t.abs(), torch.full_like(active.t, torch.inf)) - active.t.abs())
+            smallest = SMALLEST_STEP * _ulp(active.t)
             active.h = torch.copysign(active.h.abs().maximum(smallest), active.h)
             last = active.h.abs() >= (active.t1 - active.t).abs() * (1 - 1e-12)
             t_next = torch.where(last, active.t1, active.t + active.h)
@@ -61,9 +61,16 @@ class SampleSteps:
             accept = ratio <= 1.0
             self._note(active, t_next, ratio, accept)
             h = choose(t_next - active.t, ratio, accept)
+            undefined = ~torch.isfinite(ratio)
+            # A shorter step may save an undefined trial, but only within reason.
+            smallest = torch.where(undefined, SMALLEST_STEP * _ulp(active.t.abs().maximum(active.t1.abs())), smallest)
             arrived, stuck = accept & (t_next == active.t1), ~accept & (h.abs() < smallest)
             # One exchange with the device per step.
-            some, every, leaving, failing = torch.stack([accept.any(), accept.all(), (arrived | stuck).any(), stuck.any()]).tolist()
+            flags = [accept.any(), accept.all(), (arrived | stuck).any(), stuck.any(), undefined.any()]
+            some, every, leaving, failing, lost = torch.stack(flags).tolist()
+            if lost and (hopeless := not_finite(active.first)):  # an undefined rate of change stays undefined
+                stuck = stuck.index_fill(0, torch.tensor(hopeless, device=stuck.device), True)
+                leaving = failing = True
             if some:
                 step = self._accepted(index, active, t_next, attempt, None if every else accept.nonzero().flatten())
                 yield step
@@ -137,6 +144,10 @@ class SampleSteps:
             norm = float(rms(_pick(failed.y, torch.tensor([first], device=failed.rows.device)), False))
             raise failure(worst, float(failed.t[first]), float(failed.h[first]), norm, samples)
         self.status = tuple(reasons.get(row, old) for row, old in enumerate(self.status))
+
+
+def _ulp(t: Tensor) -> Tensor:
+    return torch.nextafter(t.abs(), torch.full_like(t, torch.inf)) - t.abs()
 
 
 def _pick(state: State, rows: Tensor) -> State:
