@@ -51,7 +51,7 @@ def work(rank: int, meeting: Path, gradients: list[str]) -> None:
         model = DistributedDataParallel(net(gradient))
         fired: list[int] = []
         for index, parameter in enumerate(model.parameters()):
-            parameter.register_post_accumulate_grad_hook(lambda _, index=index: fired.append(index))
+            parameter.register_post_accumulate_grad_hook(lambda _, fired=fired, index=index: fired.append(index))
         for _ in range(2):  # the second time the reducer has rebuilt its buckets
             model.zero_grad()
             fired.clear()
