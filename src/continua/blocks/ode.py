@@ -66,28 +66,37 @@ class ODEBlock(nn.Module):
             return self.field.prepare(h, self.t0, end)  # pyright: ignore[reportCallIssue]
         return self.field, ()
 
+    def why_not_one_graph(self) -> str | None:
+        """What keeps this block from becoming one graph for export or `torch.compile`; None if nothing does."""
+        solver, switch = self.solver, "switch to explicit fixed steps first: net.with_solver(method='rk4', steps=4, gradient='direct')"
+        if solver.steps is None:
+            return f"{solver.tableau.name} chooses its steps from the data, which cannot be one graph for export or torch.compile; {switch}"
+        if not solver.tableau.explicit:
+            return f"{solver.tableau.name} iterates until it has converged, which cannot be one graph; {switch}"
+        if solver.gradient == "reversible":
+            return f"gradient='reversible' steps by a scheme of its own, which is not traced; {switch}"
+        return None
+
     def _unrolled(self, h: Tensor, end: Any) -> Tensor:
         """The same fixed steps without checks and statistics, which a graph cannot hold: it may not even know the size of the batch."""
-        solver = self.solver
-        if solver.steps is None or not solver.tableau.explicit:
-            why = "chooses its steps from the data" if solver.steps is None else "iterates until it has converged"
-            raise ConfigError(
-                f"{solver.tableau.name} {why}, which cannot become one graph for export or torch.compile; "
-                "switch to explicit fixed steps first: net.with_solver(method='rk4', steps=4)"
-            )
+        problem = self.why_not_one_graph()
+        if problem is not None:
+            raise ConfigError(problem)
         if isinstance(end, Tensor) and end.ndim:
             raise ConfigError("an end time per sample cannot be compiled; call the block outside torch.compile")
         h = self._widen(h)
         f, tensors = self._prepare(h, end)
+        solver = self.solver
         if solver.gradient != "direct" and torch.is_grad_enabled() and any(part.requires_grad for part in (h, *tensors)):
             raise ConfigError(
                 f"gradient={solver.gradient!r} takes its steps again in backward, which one compiled graph cannot; "
                 "use net.with_solver(gradient='direct'), or torch.no_grad() for inference"
             )
         rate, stepper = Rate(f, (h,), single=True), ExplicitStepper(solver.tableau)
-        state, first, t, size = (h,), None, self.t0, (end - self.t0) / solver.steps
-        for index in range(solver.steps):
-            t_next = end if index == solver.steps - 1 else self.t0 + (index + 1) * size
+        steps = solver.steps or 0
+        state, first, t, size = (h,), None, self.t0, (end - self.t0) / steps
+        for index in range(steps):
+            t_next = end if index == steps - 1 else self.t0 + (index + 1) * size
             attempt = stepper.step(rate, t, t_next, state, first)
             state, t, first = attempt.y1, t_next, stepper.next_first(attempt)
         self.stats = None

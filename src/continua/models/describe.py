@@ -19,6 +19,7 @@ from continua.blocks.norm import Activation
 from continua.filters import Filter, FilterConv2d, NJet, Pixel, ScheduledNJet
 from continua.models.dcn import Down, Head
 from continua.models.flops import FlopCount
+from continua.models.frozen import pixels
 from continua.models.network import Network
 from continua.models.registry import create_model, model_entry
 
@@ -183,16 +184,9 @@ def _shadow(net: Network) -> Network:
     sizes = [kernel_size(module.filter) for module in net.modules() if isinstance(module, FilterConv2d)]
     shadows = [module for module in shadow.modules() if isinstance(module, FilterConv2d)]
     for module, size in zip(shadows, sizes, strict=True):
-        module.filter = _blank_pixels(module.filter, size)
+        module.filter = pixels(torch.zeros(module.filter.out_channels, module.filter.in_channels, size, size))
         module.route, module.discretisation = "dense", "sampled"
     return shadow
-
-
-def _blank_pixels(filter: Filter, size: int) -> Pixel:
-    with torch.device("meta"):
-        pixels = Pixel(filter.in_channels, filter.out_channels, size)
-    pixels.weight = nn.Parameter(torch.zeros(pixels.weight.shape))
-    return pixels
 
 
 def _kind(module: nn.Module) -> str:
