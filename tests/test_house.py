@@ -28,7 +28,7 @@ BELOW = {
     "models": {"blocks", "filters", "ode"},
     "data": set(),
     "report": set(),
-    "train": {"models", "data", "report"},
+    "train": {"models", "filters", "data", "report"},  # filters: which number types are fast here
     "analysis": {"models", "data"},
     "studies": {"train", "analysis", "report"},
     "explore": {"models", "data", "analysis", "report"},

@@ -22,7 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     try:
-        action, arguments = _chosen(parser.parse_args(words), actions)
+        action, arguments = _chosen(parser.parse_args(_checked(words)), actions)
         action(arguments)
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read our output has seen enough
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _command(description: str) -> ArgumentParser:
-    parser = ArgumentParser(prog="continua", description=description, exit_on_error=False)
+    parser = ArgumentParser(prog="continua", description=description, exit_on_error=False, print_config=None)
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parser
 
@@ -48,6 +48,8 @@ def _command(description: str) -> ArgumentParser:
 def _parser() -> tuple[ArgumentParser, dict[str, Action]]:
     parser = _command("Neural networks that are continuous in space, depth and weight.")
     parser.add_argument("--version", action="version", version=f"continua {_version()}", help="print the version and exit")
+    from continua.train.commands import add_evaluate_arguments, add_train_arguments
+
     commands = parser.add_subcommands(dest="command", metavar="COMMAND")
     actions: dict[str, Action] = {}
 
@@ -55,6 +57,14 @@ def _parser() -> tuple[ArgumentParser, dict[str, Action]]:
     demo.add_argument("--out", type=Path, default=Path("runs/demo"), help="folder for the results")
     commands.add_subcommand("demo", demo, help="run the main job on the embedded data set")
     actions["demo"] = _demo
+
+    train = _command("Train a network by a recipe, or go on with a training that was stopped.")
+    evaluate = _command("Accuracy, confusion, calibration and cost of a finished run.")
+    add_train_arguments(train)
+    add_evaluate_arguments(evaluate)
+    commands.add_subcommand("train", train, help="train a network by a recipe, or resume a run")
+    commands.add_subcommand("evaluate", evaluate, help="look closely at a finished run")
+    actions |= {"train": _train, "evaluate": _evaluate}
 
     data = _command("Data sets: what is known, what is here, whether it is right.")
     commands.add_subcommand("data", data, help="list, fetch and check data sets")
@@ -90,6 +100,16 @@ def _add_data_commands(data: ArgumentParser) -> dict[str, Action]:
     commands.add_subcommand("fetch", fetching, help="download and verify a data set")
     commands.add_subcommand("check", checking, help="compare a data set on disk with the official one")
     return {"data list": _data_list, "data fetch": _data_fetch, "data check": _data_check}
+
+
+def _checked(words: list[str]) -> list[str]:
+    """Options of `continua train` are the fields of a recipe: misspelt ones are refused with the nearest field."""
+    from continua.train.commands import checked_words
+
+    if "train" not in words or words[: words.index("train")] not in ([], ["--debug"]):
+        return words
+    start = words.index("train") + 1
+    return words[:start] + checked_words(words[start:])
 
 
 def _chosen(options: Namespace, actions: dict[str, Action]) -> tuple[Action, Namespace]:
@@ -212,6 +232,18 @@ def _draw_model(name: str, out: Path | None) -> None:
     jets = any("N-jet" in layer for part in described.parts for layer in part.layers)
     subtitle = f"{entry.paper}, {entry.row}" + (" · kernel sizes at σ = 1" if jets else "")
     print(f"made {draw(described, out or Path(f'{name}.svg'), title=name, subtitle=subtitle)}")
+
+
+def _train(options: Namespace) -> None:
+    from continua.train.commands import train_command
+
+    train_command(options)
+
+
+def _evaluate(options: Namespace) -> None:
+    from continua.train.commands import evaluate_command
+
+    evaluate_command(options)
 
 
 def _demo(options: Namespace) -> None:

@@ -1,0 +1,28 @@
+"""From a recipe to a run directory: train, go on after an interruption exactly as if there had been none, evaluate."""
+
+from continua.train.loop import Interrupted, TrainingStopped
+from continua.train.parse import load_recipe, recipe_names
+from continua.train.recipe import Failure, Optimiser, Recipe, Regularise, Schedule
+from continua.train.resolve import identity, resolve
+from continua.train.run import Run, runs_folder
+from continua.train.setup import RunOptions
+from continua.train.train import resume, train
+
+__all__ = [
+    "Failure",
+    "Interrupted",
+    "Optimiser",
+    "Recipe",
+    "Regularise",
+    "Run",
+    "RunOptions",
+    "Schedule",
+    "TrainingStopped",
+    "identity",
+    "load_recipe",
+    "recipe_names",
+    "resolve",
+    "resume",
+    "runs_folder",
+    "train",
+]

@@ -1,0 +1,108 @@
+"""Checkpoints that survive a power cut: written whole or not at all, checked by their sum when read, never a way to run code."""
+
+import hashlib
+import io
+import os
+import pickle
+import re
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from continua.errors import ContinuaError, ContinuaWarning
+
+KEPT = 2
+_NAME = re.compile(r"step-(\d+)\.pt")
+
+
+class CheckpointError(ContinuaError):
+    """No checkpoint could be written, or none could be read."""
+
+
+def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any]) -> Path:
+    """Write the state after `step` steps; only then let go of all but the last two."""
+    buffer = io.BytesIO()
+    torch.save(dict(state), buffer)
+    data = buffer.getbuffer()
+    path = folder / f"step-{step:09d}.pt"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # The sum goes first: a .pt without one can then only be a foreign file, and a sum without a .pt is waste.
+        write_synced(_sum_of(path), f"{hashlib.sha256(data).hexdigest()}\n".encode())
+        write_synced(path, data)
+    except OSError as error:
+        earlier = checkpoints(folder)
+        kept = f"the checkpoint before it is intact: {earlier[-1]}" if earlier else "there is no earlier one"
+        raise CheckpointError(
+            f"checkpoint {path} could not be written ({error}); {kept}. Make room or give write access, then --resume"
+        ) from error
+    for old in checkpoints(folder)[:-KEPT]:
+        old.unlink(missing_ok=True)
+        _sum_of(old).unlink(missing_ok=True)
+    return path
+
+
+def load_last_checkpoint(folder: Path) -> tuple[Path, dict[str, Any]]:
+    """The newest checkpoint that is whole; a damaged one is passed over with a warning."""
+    found = checkpoints(folder)
+    if not found:
+        raise CheckpointError(f"{folder} holds no checkpoint to go on from; start the training anew")
+    problems = []
+    for path in reversed(found):
+        try:
+            return path, read_checkpoint(path)
+        except CheckpointError as error:
+            problems.append(str(error))
+            warnings.warn(f"{error}; trying the one before", ContinuaWarning, stacklevel=2)
+    raise CheckpointError(f"none of the {len(found)} checkpoints in {folder} can be read: {'; '.join(problems)}")
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """Tensors and plain data of a file whose checksum is right."""
+    try:
+        data = path.read_bytes()
+        expected = _sum_of(path).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"checkpoint {path} cannot be read ({error})") from None
+    if hashlib.sha256(data).hexdigest() != expected:
+        raise CheckpointError(f"checkpoint {path} is damaged: its checksum differs from {_sum_of(path).name}")
+    try:
+        state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+        reason = str(error).split("\n")[0]
+        raise CheckpointError(f"checkpoint {path} holds more than tensors and plain data, and was not loaded ({reason})") from None
+    if not isinstance(state, dict):
+        raise CheckpointError(f"checkpoint {path} holds {type(state).__name__}, not the state of a training")
+    return state
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """Checkpoints in a folder, oldest first."""
+    found = [path for path in folder.glob("step-*.pt") if _NAME.fullmatch(path.name)]
+    return sorted(found, key=lambda path: int(_NAME.fullmatch(path.name)[1]))  # pyright: ignore[reportOptionalSubscript]
+
+
+def write_synced(path: Path, data: "bytes | memoryview") -> None:
+    """Write to a temporary name, wait until it is on the disk, then give it its own name."""
+    temporary = path.with_name(f".{path.name}.part")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    handle = os.open(path.parent, os.O_RDONLY)  # a new name is safe only once its folder is synced
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sum_of(path: Path) -> Path:
+    return path.with_suffix(".sha256")

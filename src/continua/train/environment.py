@@ -1,0 +1,52 @@
+"""What a run ran on: enough to say why two machines might differ."""
+
+import os
+import platform
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+PACKAGES = ("continua", "torch", "numpy", "lightning-fabric", "jsonargparse", "safetensors")
+
+
+def describe_environment(device: torch.device, world_size: int) -> dict[str, Any]:
+    """Versions, commit, processor, threads and determinism flags, as JSON holds them."""
+    described: dict[str, Any] = {
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "packages": {name: version(name) for name in PACKAGES},
+        "commit": _commit(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "ranks": world_size,
+        "device": str(device),
+        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
+        "cudnn_benchmark": torch.backends.cudnn.benchmark,
+    }
+    if device.type == "cuda":
+        described["gpu"] = torch.cuda.get_device_name(device)
+        described["cuda"] = torch.version.cuda
+    return described
+
+
+def _commit() -> str | None:
+    """The commit of the source, with "+" where files differ from it; None outside a clone."""
+    here = ["git", "-C", str(Path(__file__).parent)]
+    try:
+        head = subprocess.run([*here, "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10)
+        changed = subprocess.run([*here, "status", "--porcelain", "--untracked-files=no"], capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return head.stdout.strip() + ("+" if changed.stdout.strip() else "") if head.returncode == 0 else None
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())

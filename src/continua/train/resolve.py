@@ -1,0 +1,77 @@
+"""From a recipe as written to one with plain numbers only, and its identity."""
+
+import hashlib
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from continua.data import CATALOGUE
+from continua.data.catalogue import IMAGE_FOLDER, find
+from continua.errors import ConfigError
+from continua.filters.precision import fast_on_cpu
+from continua.models import create_model, option_names
+from continua.train.parse import stretched
+from continua.train.recipe import Recipe
+
+
+def resolve(recipe: Recipe, device: str = "cpu") -> Recipe:
+    """Tables looked up, "auto" decided, the model's options complete: what config.yaml of a run holds."""
+    if recipe.data != IMAGE_FOLDER:
+        find(recipe.data)
+    recipe = _looked_up(recipe)
+    if recipe.precision == "auto":
+        recipe = replace(recipe, precision="bfloat16" if _fast_bfloat16(device) else "float32")
+    if recipe.task == "reconstruct":
+        return recipe
+    return replace(recipe, model_options=_complete_options(recipe))
+
+
+def identity(recipe: Recipe) -> str:
+    """Sixteen hexadecimal digits that name a resolved recipe; an encoder counts by its weights, not by the folder it lies in."""
+    data = asdict(recipe)
+    if recipe.encoder is not None:
+        data["encoder"] = hashlib.sha256(encoder_weights(recipe.encoder).read_bytes()).hexdigest()
+    return hashlib.sha256(json.dumps(data, sort_keys=True, default=list).encode()).hexdigest()[:16]
+
+
+def encoder_weights(run: str) -> Path:
+    """The weights of a finished run."""
+    path = Path(run) / "best" / "model.safetensors"
+    if not path.is_file():
+        raise ConfigError(f"encoder: {run} has no {path.relative_to(run)}; expected the folder of a finished run")
+    return path
+
+
+def _looked_up(recipe: Recipe) -> Recipe:
+    table = recipe.length_by_per_class
+    if not table:
+        return recipe
+    plain = replace(recipe, length_by_per_class={})
+    if recipe.per_class is None:
+        return plain
+    if recipe.per_class not in table:
+        known = ", ".join(map(str, sorted(table)))
+        raise ConfigError(
+            f"length_by_per_class has no entry for per_class={recipe.per_class}; it has {known}. Give --epochs to choose the length"
+        )
+    return stretched(plain, table[recipe.per_class])
+
+
+def _complete_options(recipe: Recipe) -> dict[str, Any]:
+    """The model's options with all defaults; classes and channels from the data where not given."""
+    options, known = dict(recipe.model_options), option_names(recipe.model)
+    if recipe.data in CATALOGUE:
+        entry = CATALOGUE[recipe.data]
+        found = dict(num_classes=len(next(iter(entry.counts.values()))), in_channels=entry.shape[0])
+        options = {name: value for name, value in found.items() if name in known} | options
+    with torch.random.fork_rng(devices=[]):
+        return create_model(recipe.model, **options).config["options"]
+
+
+def _fast_bfloat16(device: str) -> bool:
+    if device.startswith("cuda"):
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return fast_on_cpu(torch.bfloat16)
