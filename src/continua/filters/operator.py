@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-CHUNK = 1 << 17
+CHUNK = 1 << 19
 """Elements of a map per chunk on a CPU: the few maps a step works on then stay in the second- and third-level caches."""
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from continua.filters.basis import jet_orders
 from continua.filters.kernel import JetKernel
 from continua.filters.operator import Geometry, Operator, chunks, is_channels_last, plain_gradients
+from continua.ode import replaying
 
 
 def separable_operator(kernel: JetKernel, geometry: Geometry) -> Operator:
@@ -26,7 +27,7 @@ def separable_operator(kernel: JetKernel, geometry: Geometry) -> Operator:
         if torch.compiler.is_compiling():
             y = separable_plain(x, rows, alpha, cols)
         else:
-            y = _Separable.apply(x, rows, alpha, cols)
+            y = _Separable.apply(x, rows, alpha, cols, replaying())
         return y if bias is None else y + bias[:, None, None]
 
     return Operator("separable", (rows, kernel.alpha, cols), convolve)
@@ -52,29 +53,35 @@ def separable_plain(x: Tensor, rows: Tensor, alpha: Tensor, cols: Tensor) -> Ten
 
 
 class _Separable(torch.autograd.Function):
-    """Saves only its inputs: filtering again along one axis is cheaper than keeping six maps through an ODE solve."""
+    """Saves only its inputs: filtering again along one axis is cheaper than keeping six maps through an ODE solve.
+
+    With `keep` it saves those maps all the same: where the graph lives for one step only, time is dearer than memory.
+    """
 
     @staticmethod
-    def forward(ctx, x: Tensor, rows: Tensor, alpha: Tensor, cols: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx.save_for_backward(x, rows, alpha, cols)
+    def forward(ctx, x: Tensor, rows: Tensor, alpha: Tensor, cols: Tensor, keep: bool) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         shape = (x.shape[0], alpha.shape[2], rows.shape[1], cols.shape[1])
         layout = torch.channels_last if is_channels_last(x) else torch.contiguous_format
         y = torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=layout)
+        kept: list[Tensor] = []
         for part in chunks(x):
-            walk = _Walk(x[part], rows, alpha, cols)
-            _from_pixels_first(walk.filter_columns(walk.mix()), y[part])
+            walk = _Walk.of(x[part], rows, alpha, cols)
+            _from_pixels_first(walk.filter_columns(), y[part])
+            if keep:
+                kept += [walk.x, walk.filtered, walk.mixed]
+        ctx.save_for_backward(x, rows, alpha, cols, *kept)
         return y
 
     @staticmethod
     def backward(ctx, gradient: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
-        x, rows, alpha, cols = ctx.saved_tensors
+        x, rows, alpha, cols, *kept = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return plain_gradients(separable_plain, (x, rows, alpha, cols), gradient)
+            return *plain_gradients(separable_plain, (x, rows, alpha, cols), gradient), None
         for_x, for_rows, for_alpha, for_cols = (
-            torch.zeros_like(value) if needed else None for value, needed in zip((x, rows, alpha, cols), ctx.needs_input_grad, strict=True)
+            torch.zeros_like(value) if needed else None for value, needed in zip((x, rows, alpha, cols), ctx.needs_input_grad, strict=False)
         )
-        for part in chunks(x):
-            walk = _Walk(x[part], rows, alpha, cols)
+        for index, part in enumerate(chunks(x)):
+            walk = _Walk(*kept[3 * index : 3 * index + 3], rows, alpha, cols) if kept else _Walk.of(x[part], rows, alpha, cols)
             g = _to_pixels_first(gradient[part])
             if for_cols is not None:
                 walk.accumulate_cols(g, for_cols)
@@ -89,44 +96,48 @@ class _Separable(torch.autograd.Function):
             if for_x is not None:
                 back = rows.reshape(-1, rows.shape[2]).t() @ filtered_gradient
                 _from_pixels_first(back.view_as(walk.x), for_x[part])
-        return for_x, for_rows, for_alpha, for_cols
+        return for_x, for_rows, for_alpha, for_cols, None
 
 
 class _Walk:
-    """One chunk of images on its way through the three steps; h, w input size, g, v output size, n samples, c and o channels."""
+    """One chunk of images on its way through the three steps; h, w input size, g, v output size, n samples, c and o channels.
 
-    def __init__(self, x: Tensor, rows: Tensor, alpha: Tensor, cols: Tensor) -> None:
-        self.alpha, self.cols = alpha, cols
+    `x` is (h, w, n, c), `filtered` L_i X as (i, g·w·n, c), `mixed` Σ_i (L_i X) A_ij as (j, g·w·n, o).
+    """
+
+    def __init__(self, x: Tensor, filtered: Tensor, mixed: Tensor, rows: Tensor, alpha: Tensor, cols: Tensor) -> None:
+        self.x, self.filtered, self.mixed, self.alpha, self.cols = x, filtered, mixed, alpha, cols
         self.order = rows.shape[0] - 1
         self.pairs = [(f, i, j) for f, (i, j) in enumerate(jet_orders(self.order))]
-        self.x = _to_pixels_first(x)  # (h, w, n, c)
-        self.out_height, (_, self.width, self.samples, _) = rows.shape[1], self.x.shape
-        self.filtered = (rows.reshape(-1, rows.shape[2]) @ self.x.flatten(1)).view(self.order + 1, -1, x.shape[1])  # (i, g·w·n, c)
+        self.out_height, (_, self.width, self.samples, _) = rows.shape[1], x.shape
 
-    def mix(self) -> Tensor:
-        """Σ_i (L_i X) A_ij as (j, g·w·n, o)."""
-        mixed = self.filtered.new_empty(self.order + 1, self.filtered.shape[1], self.alpha.shape[2])
+    @classmethod
+    def of(cls, x: Tensor, rows: Tensor, alpha: Tensor, cols: Tensor) -> "_Walk":
+        x = _to_pixels_first(x)
+        filtered = (rows.reshape(-1, rows.shape[2]) @ x.flatten(1)).view(rows.shape[0], -1, x.shape[3])
+        mixed = filtered.new_empty(*filtered.shape[:2], alpha.shape[2])
         started = set()
-        for f, i, j in self.pairs:
-            mixed[j].addmm_(self.filtered[i], self.alpha[f], beta=int(j in started))
+        for f, (i, j) in enumerate(jet_orders(rows.shape[0] - 1)):
+            mixed[j].addmm_(filtered[i], alpha[f], beta=int(j in started))
             started.add(j)
-        return mixed
+        return cls(x, filtered, mixed, rows, alpha, cols)
 
-    def filter_columns(self, mixed: Tensor) -> Tensor:
+    def filter_columns(self) -> Tensor:
         """Σ_j over the last axis, as (g, v, n, o)."""
-        per_row = mixed.view(self.order + 1, self.out_height, self.width, -1)
+        per_row = self.mixed.view(self.order + 1, self.out_height, self.width, -1)
         y = per_row.new_empty(self.out_height, self.cols.shape[1], per_row.shape[-1])
         for j in range(self.order + 1):
             y.baddbmm_(self.cols[j].expand(self.out_height, -1, -1), per_row[j], beta=int(j > 0))
         return y.view(*y.shape[:2], self.samples, -1)
 
     def filter_columns_back(self, g: Tensor) -> Tensor:
-        per_row = g.flatten(2)
-        back = [torch.bmm(matrix.t().expand(self.out_height, -1, -1), per_row) for matrix in self.cols]
-        return torch.stack(back).view(self.order + 1, -1, self.alpha.shape[2])
+        back = g.new_empty(self.order + 1, self.out_height, self.width, g.shape[2] * g.shape[3])
+        for j, matrix in enumerate(self.cols):
+            torch.bmm(matrix.t().expand(self.out_height, -1, -1), g.flatten(2), out=back[j])
+        return back.view(self.order + 1, -1, self.alpha.shape[2])
 
     def accumulate_cols(self, g: Tensor, for_cols: Tensor) -> None:
-        per_row = self.mix().view(self.order + 1, self.out_height, self.width, -1)
+        per_row = self.mixed.view(self.order + 1, self.out_height, self.width, -1)
         for j in range(self.order + 1):
             for_cols[j] += torch.bmm(g.flatten(2), per_row[j].transpose(1, 2)).sum(0)
 

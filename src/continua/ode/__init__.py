@@ -1,7 +1,7 @@
 """DEPTH: integrate dh/dt = f(t, h) for batches of states of any shape. Knows tensors, knows nothing of images or networks."""
 
 from continua.ode.config import Controller, ImplicitOptions, SolverConfig
-from continua.ode.rate import broadcast_time
+from continua.ode.rate import broadcast_time, replaying
 from continua.ode.solution import Solution, Stats, Status, StepLog
 from continua.ode.solve import solve, solve_with
 from continua.ode.tableau import METHODS, Tableau
@@ -17,6 +17,7 @@ __all__ = [
     "StepLog",
     "Tableau",
     "broadcast_time",
+    "replaying",
     "solve",
     "solve_with",
 ]

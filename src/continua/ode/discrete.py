@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from continua.ode.rate import Rate, broadcast_time
+from continua.ode.rate import Rate, broadcast_time, replay
 from continua.ode.solution import State
 from continua.ode.stepper import Time, combine, stage_time
 from continua.ode.tableau import Tableau
@@ -50,7 +50,7 @@ def vjp(point: State, k: State, cotangent: State, gradients: ParameterGradients)
 
 def evaluate_with_graph(rate: Rate, t: Time, y: State) -> tuple[State, State]:
     """A fresh leaf holding y, and f(t, y) with the graph back to it."""
-    with torch.enable_grad():
+    with torch.enable_grad(), replay():
         point = tuple(part.detach().requires_grad_() for part in y)
         return point, rate(t, point)
 

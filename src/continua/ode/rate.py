@@ -1,6 +1,7 @@
 """The user's f(t, y), called the way the solver needs it: counted, checked, in the right dtype, the same in backward as in forward."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -13,6 +14,25 @@ from continua.ode.solution import State
 def broadcast_time(t: Tensor, h: Tensor) -> Tensor:
     """t shaped to multiply or add to h: a 0-d t stays, a (batch,) t becomes (batch, 1, ..., 1)."""
     return t if t.ndim == 0 else t.reshape(-1, *(1,) * (h.ndim - 1))
+
+
+_replaying = False
+
+
+def replaying() -> bool:
+    """Whether f is being evaluated for the backward pass of a single step: its graph is used at once and may hold more than usual."""
+    return _replaying
+
+
+@contextmanager
+def replay() -> Iterator[None]:
+    """Evaluations inside are those of one step's backward pass."""
+    global _replaying
+    before, _replaying = _replaying, True
+    try:
+        yield
+    finally:
+        _replaying = before
 
 
 class Rate:
