@@ -110,7 +110,9 @@ def training_step(net: nn.Module, images: Tensor, labels: Tensor, bfloat16: bool
 
 def gradient_vector(net: nn.Module) -> Tensor:
     """All gradients, ordered by what they belong to, so that ours and the reference's line up."""
-    parts = {name.replace("fields.", "blocks.").replace(".field.", ".").replace(".filter.", "."): p.grad for name, p in net.named_parameters()}
+    parts = {
+        name.replace("fields.", "blocks.").replace(".field.", ".").replace(".filter.", "."): p.grad for name, p in net.named_parameters()
+    }
     return torch.cat([parts[name].double().flatten() for name in sorted(parts)])
 
 
@@ -128,14 +130,19 @@ def relative_error(found: Tensor, exact: Tensor) -> float:
 def step_rows(sigma: float, batch: int, repeats: int, bfloat16: bool) -> list[dict]:
     images, labels = torch.rand(batch, 3, 32, 32), torch.randint(0, 10, (batch,))
     hybrid = dict(conv_options=dict(discretisation="hybrid"))
+    direct = dict(solver=dict(gradient="direct"))
     nets: dict[str, tuple[nn.Module, bool]] = {
         "authors' formulation, odeint_adjoint": (Reference(network(sigma), adjoint_block), False),
         "continua, float32": (network(sigma), False),
+        "continua, float32, direct": (network(sigma, **direct), False),
         "continua, float32, hybrid": (network(sigma, **hybrid), False),
+        "continua, float32, hybrid, direct": (network(sigma, **hybrid, **direct), False),
     }
     if bfloat16:
         nets["continua, bfloat16"] = (network(sigma), True)
+        nets["continua, bfloat16, direct"] = (network(sigma, **direct), True)
         nets["continua, bfloat16, hybrid"] = (network(sigma, **hybrid), True)
+        nets["continua, bfloat16, hybrid, direct"] = (network(sigma, **hybrid, **direct), True)
     seconds = medians({name: training_step(net, images, labels, half) for name, (net, half) in nets.items()}, repeats)
     exact = exact_gradient(network(sigma), images, labels)
     rows = []
