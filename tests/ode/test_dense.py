@@ -3,7 +3,7 @@
 import pytest
 import torch
 from fields import PairField, Recorder, VectorField
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -23,6 +23,7 @@ def circle_at(t: Tensor) -> Tensor:
     return torch.stack([torch.cos(t), -torch.sin(t)], -1)
 
 
+@settings(max_examples=60)
 @given(
     t0=times_in,
     t1=times_in,
@@ -47,6 +48,7 @@ def test_f_is_never_evaluated_outside_the_interval(t0, t1, tol, method, control,
         assert float(asked.max()) <= max(t0, t1)
 
 
+@settings(max_examples=50)
 @given(t0=times_in, t1=times_in, steps=st.integers(1, 9), method=st.sampled_from([m for m in METHODS if METHODS[m].explicit]))
 def test_fixed_steps_stay_inside_and_end_on_the_end(t0, t1, steps, method):
     field = Recorder(circle)
@@ -57,6 +59,7 @@ def test_fixed_steps_stay_inside_and_end_on_the_end(t0, t1, steps, method):
         assert float(asked.max()) <= max(t0, t1)
 
 
+@settings(max_examples=50)
 @given(st.floats(-3, 3), st.floats(-3, 3), st.sampled_from(["batch", "sample"]), st.sampled_from([None, 3]))
 def test_times_equal_to_an_end_give_the_end_state_exactly(t0, t1, control, steps):
     y0 = torch.tensor([[1.0, 0.0], [0.5, -2.0]], dtype=F64)

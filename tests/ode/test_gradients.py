@@ -251,17 +251,19 @@ def test_reversible_converges_to_the_solution_with_the_order_of_its_base_method(
     assert errors[1] < errors[0] / 4**3.7
 
 
-@pytest.mark.parametrize(("precision", "bound"), [(torch.float64, 1e-13), (torch.float32, 3e-5)])
+@pytest.mark.parametrize(("precision", "bound"), [(torch.float64, 1e-14), (torch.float32, 5e-6)])
 def test_reversible_rebuilds_its_states_over_64_steps(precision, bound):
-    """The drift of y0, rebuilt from y(t1) through 64 steps: about 3e-15 relative in float64 and 2e-6 in float32."""
+    """The largest drift of any of the 128 states y and z, relative: 2.4e-16 in float64 and 1.3e-7 in float32 when measured."""
     field, y0 = MapField(dtype=precision), torch.randn(4, 4, 8, 8, dtype=precision)
     seen: list[Tensor] = []
     field.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[1].detach().clone()))
     solution = solve(field, y0.requires_grad_(), 0.0, 2.0, method="rk4", steps=64, gradient="reversible")
-    seen.clear()
+    # Four stages from z_n, then four back from y_(n+1); backward asks for the same two states, last step first.
+    forward, _ = [(seen[8 * n], seen[8 * n + 4]) for n in range(64)], seen.clear()
     solution.y1.sum().backward()
-    rebuilt = seen[-4]  # the last step undone evaluates the four stages of Ψ_h(t0, z0), the first of them at z0 = y0
-    drift = float((rebuilt - y0.detach()).norm() / y0.detach().norm())
+    backward = [(seen[8 * n + 4], seen[8 * n]) for n in reversed(range(64))]
+    pairs = [pair for states in zip(forward, backward, strict=True) for pair in zip(*states, strict=True)]
+    drift = max(float((rebuilt - state).norm() / state.norm()) for state, rebuilt in pairs)
     assert 0 < drift < bound
 
 

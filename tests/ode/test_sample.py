@@ -3,7 +3,7 @@
 import pytest
 import torch
 from fields import MapField, Recorder, VectorField
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -71,6 +71,7 @@ def test_a_batch_of_one_takes_the_same_steps_under_both_controls():
     assert (batch.stats.nfe, batch.stats.accepted) == (int(sample.stats.nfe), int(sample.stats.accepted))
 
 
+@settings(max_examples=25)
 @given(st.lists(st.floats(-2, 2), min_size=1, max_size=6), st.floats(-1, 1), st.sampled_from([1e-3, 1e-6]))
 def test_any_end_times_give_each_sample_what_it_would_get_alone(ends, start, tol):
     torch.manual_seed(0)
