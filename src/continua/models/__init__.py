@@ -1,18 +1,26 @@
 """The zoo: models by name, each with the exact parameter count of its paper."""
 
 from continua.models import dcn as _dcn  # registers its models  # noqa: F401
+from continua.models.export import export_onnx, export_program
+from continua.models.frozen import frozen, pinned
 from continua.models.network import Network
 from continua.models.pretrained import from_pretrained, save_pretrained
+from continua.models.reconstruction import Reconstructor
 from continua.models.registry import ModelEntry, create_model, list_models, model_entry, option_names, register_model
 
 __all__ = [
     "ModelEntry",
     "Network",
+    "Reconstructor",
     "create_model",
+    "export_onnx",
+    "export_program",
     "from_pretrained",
+    "frozen",
     "list_models",
     "model_entry",
     "option_names",
+    "pinned",
     "register_model",
     "save_pretrained",
 ]

@@ -54,6 +54,10 @@ class DCN(Network):
             raise ConfigError(f"unknown filters {filters!r}; known: {', '.join(FILTERS)}")
         if augment_channels and not continuous:
             raise ConfigError("augment_channels widens the state of an ODE; a residual network has none, so it must be 0")
+        if isinstance(channels, str) or not channels or not all(isinstance(width, int) and width > 0 for width in channels):
+            raise ConfigError(
+                f"channels={channels!r}; expected the widths of the blocks, whole numbers of at least 1, such as (32, 64, 128)"
+            )
         self.filters, self.continuous, self.order = filters, continuous, order
         self.activation, self.norm_groups = activation, norm_groups
         self.end, self.solver, self.augment = t1, SolverConfig.of(solver), augment_channels

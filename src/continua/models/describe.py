@@ -66,6 +66,8 @@ class _Blank(TorchFunctionMode):
             return torch.zeros(*args, **(kwargs or {}))
         if func in (torch.Tensor.uniform_, torch.Tensor.normal_):
             return args[0].zero_()
+        if getattr(func, "__module__", None) == nn.init.__name__:
+            return (kwargs or {}).get("tensor", args[0] if args else None).zero_()
         return func(*args, **(kwargs or {}))
 
 

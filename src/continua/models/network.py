@@ -71,7 +71,8 @@ class Network(nn.Module):
             return torch.stack([h, here(h)])
         end = self._end_times(t1).get(index)
         if times is None:
-            times = [here.t0, here.t1 if end is None else float(torch.as_tensor(end).max())]
+            last = torch.as_tensor(here.t1 if end is None else end, dtype=torch.float64)
+            times = torch.stack([torch.full_like(last, here.t0), last])
         return here.trajectory(h, times, end)
 
     @property

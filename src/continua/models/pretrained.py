@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from continua.errors import ConfigError
+from continua.errors import ConfigError, ContinuaError
 from continua.models.network import Network
 from continua.models.registry import create_model
 
@@ -48,7 +48,7 @@ def from_pretrained(folder: "str | Path", **options: Any) -> Network:
         raise ConfigError(
             f"{folder / CONFIG} is not a model configuration ({type(error).__name__}: {error}); save the model again"
         ) from None
-    net = create_model(name, **{**saved, **options})
+    net = _build(name, {**saved, **options}, folder / CONFIG)
     try:
         tensors = load_file(folder / WEIGHTS)
     except Exception as error:
@@ -56,6 +56,15 @@ def from_pretrained(folder: "str | Path", **options: Any) -> Network:
     _check_same(net.state_dict(), tensors, folder / WEIGHTS)
     net.load_state_dict(tensors)
     return net.eval()
+
+
+def _build(name: str, options: dict[str, Any], path: Path) -> Network:
+    try:
+        return create_model(name, **options)
+    except ContinuaError:
+        raise
+    except (TypeError, ValueError, ArithmeticError, RuntimeError, MemoryError) as error:
+        raise ConfigError(f"{path}: {name} cannot be built with its options ({type(error).__name__}: {error})") from None
 
 
 def _check_same(expected: dict[str, torch.Tensor], found: dict[str, torch.Tensor], path: Path) -> None:
