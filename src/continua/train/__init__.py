@@ -1,12 +1,13 @@
 """From a recipe to a run directory: train, go on after an interruption exactly as if there had been none, evaluate."""
 
+from continua.train.evaluation import evaluate
 from continua.train.loop import Interrupted, TrainingStopped
 from continua.train.parse import load_recipe, recipe_names
 from continua.train.recipe import Failure, Optimiser, Recipe, Regularise, Schedule
-from continua.train.resolve import identity, resolve
+from continua.train.resolution import identity, resolve
 from continua.train.run import Run, runs_folder
 from continua.train.setup import RunOptions
-from continua.train.train import resume, train
+from continua.train.start import resume, train
 
 __all__ = [
     "Failure",
@@ -18,6 +19,7 @@ __all__ = [
     "RunOptions",
     "Schedule",
     "TrainingStopped",
+    "evaluate",
     "identity",
     "load_recipe",
     "recipe_names",

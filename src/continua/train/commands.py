@@ -9,7 +9,7 @@ from typing import Any
 from jsonargparse import ArgumentParser, Namespace
 
 from continua.errors import ConfigError
-from continua.train.parse import FREE, load_recipe, recipe_fields, recipe_names, unknown_option, write_yaml
+from continua.train.parse import FREE, load_recipe, merged, parse_value, recipe_fields, recipe_names, unknown_option, write_yaml
 from continua.train.recipe import Recipe
 
 HOW: dict[str, tuple[Any, Any, str]] = {
@@ -48,15 +48,28 @@ def checked_words(words: list[str]) -> list[str]:
         name = word[2:].partition("=")[0].replace("-", "_")
         if word.startswith("--") and name not in known and name.split(".")[0] not in FREE:
             raise unknown_option(word[2:].partition("=")[0], known)
-    return [_underscored(word) for word in words]
+    return _gathered([_underscored(word) for word in words])
+
+
+def _gathered(words: list[str]) -> list[str]:
+    """`--model_options.solver.rtol 1e-4 --model_options.channels "[8, 16]"` as one option that holds both."""
+    rest, found, waiting = [], {}, iter(words)
+    for word in waiting:
+        name, equals, value = word[2:].partition("=")
+        if word.startswith("--") and name.split(".")[0] in FREE:
+            value = parse_value(value if equals else next(waiting, ""), name)
+            found = merged(found, {name: value})
+        else:
+            rest.append(word)
+    return rest + [f"--{name}={json.dumps(value)}" for name, value in found.items()]
 
 
 def train_command(options: Namespace) -> None:
     """Run `continua train`."""
     from continua.train.loop import Interrupted
-    from continua.train.resolve import resolve
+    from continua.train.resolution import resolve
     from continua.train.setup import RunOptions
-    from continua.train.train import resume, train
+    from continua.train.start import resume, train
 
     given = options.as_dict()
     how = RunOptions(**{name: given.pop(name) for name in RUN_ONLY})
@@ -107,7 +120,7 @@ def add_evaluate_arguments(parser: ArgumentParser) -> None:
 def evaluate_command(options: Namespace) -> None:
     """Run `continua evaluate`."""
     from continua.report import show_table, written_whole
-    from continua.train.evaluate import evaluate
+    from continua.train.evaluation import evaluate
 
     asked = {name: getattr(options, name) for name in ("data", "split", "tolerance", "batch_size", "data_dir", "device")}
     found = evaluate(options.run, **asked)

@@ -285,7 +285,7 @@ class Training:
         return result
 
 
-_PLAIN = ("epoch", "batch", "step", "high_losses", "first_loss", "seconds")
+_PLAIN = ("epoch", "batch", "step", "lr", "high_losses", "first_loss", "seconds")
 _SELECTIONS = {
     "last": "last epoch",
     "holdout": "best epoch on images held out from the training images",

@@ -92,6 +92,14 @@ def read_yaml(name: "str | Path") -> dict[str, Any]:
     return data
 
 
+def parse_value(text: str, name: str) -> Any:
+    """One value as YAML has it: 1e-4, true, [8, 16], {method: rk4, steps: 2}."""
+    try:
+        return yaml.load(text, _Loader)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--{name} {text!r} is not a value: {' '.join(str(error).split())}") from None
+
+
 def write_yaml(recipe: Recipe) -> str:
     """The recipe as text that `load_recipe` reads back as an equal recipe."""
     return yaml.safe_dump(_plain(asdict(recipe)), sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)

@@ -23,14 +23,14 @@ def lr_factor(schedule: Schedule, progress: float, epochs: int, step: float, dro
 
 @dataclass
 class Plateau:
-    """Counts epochs without a better accuracy; after more than `patience` of them the rate drops once more."""
+    """Counts epochs without a better score (accuracy, or minus the error); after more than `patience` of them the rate drops once more."""
 
     best: float = -inf
     bad: int = 0
     drops: int = 0
 
     def see(self, accuracy: float, schedule: Schedule) -> None:
-        if accuracy > self.best * (1 + schedule.threshold) or self.best == -inf:
+        if self.best == -inf or accuracy > self.best + schedule.threshold * abs(self.best):
             self.best, self.bad = accuracy, 0
             return
         self.bad += 1

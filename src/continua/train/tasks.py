@@ -14,7 +14,7 @@ from continua.models import create_model, from_pretrained
 from continua.models.reconstruction import Reconstructor
 from continua.train.checkpoint import write_synced
 from continua.train.recipe import Recipe
-from continua.train.resolve import encoder_weights
+from continua.train.resolution import encoder_weights
 
 
 class Classify:

@@ -11,7 +11,7 @@ from continua.train.devices import chosen_device, launch_fabric, readable_rank_e
 from continua.train.environment import describe_environment
 from continua.train.loop import Training
 from continua.train.recipe import Recipe
-from continua.train.resolve import identity, resolve
+from continua.train.resolution import identity, resolve
 from continua.train.run import Run, runs_folder
 from continua.train.setup import RunOptions, assemble
 

@@ -1,0 +1,115 @@
+"""Checkpoints are whole or not there, and reading one runs no code."""
+
+import hashlib
+import os
+import pickle
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from continua.errors import ContinuaWarning
+from continua.train import checkpoint
+from continua.train.checkpoint import CheckpointError, checkpoints, load_last_checkpoint, read_checkpoint, save_checkpoint
+
+
+def state(value: float) -> dict:
+    return {"net": {"w": torch.full((4,), value)}, "epoch": int(value), "best": None, "sums": {"nfe": [1.0, 2.0]}}
+
+
+def test_what_was_saved_is_read_back(tmp_path: Path) -> None:
+    path = save_checkpoint(tmp_path, 7, state(3.0))
+    found, read = load_last_checkpoint(tmp_path)
+    assert found == path
+    assert torch.equal(read["net"]["w"], torch.full((4,), 3.0))
+    assert (read["epoch"], read["best"], read["sums"]) == (3, None, {"nfe": [1.0, 2.0]})
+
+
+def test_the_last_two_are_kept_in_the_order_of_steps(tmp_path: Path) -> None:
+    for step in (5, 90, 100, 1000):
+        save_checkpoint(tmp_path, step, state(step))
+    assert [int(path.stem[5:]) for path in checkpoints(tmp_path)] == [100, 1000]
+    assert len(list(tmp_path.iterdir())) == 4, "two checkpoints with their sums, nothing else"
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "empty", "no sum"])
+def test_a_damaged_last_one_falls_back_to_the_one_before_with_a_warning(damage: str, tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, 1, state(1.0))
+    last = save_checkpoint(tmp_path, 2, state(2.0))
+    data = bytearray(last.read_bytes())
+    if damage == "cut":
+        last.write_bytes(data[: len(data) // 2])
+    elif damage == "flip":
+        data[len(data) // 2] ^= 1
+        last.write_bytes(data)
+    elif damage == "empty":
+        last.write_bytes(b"")
+    else:
+        last.with_suffix(".sha256").unlink()
+    with pytest.warns(ContinuaWarning, match=last.name):
+        _, read = load_last_checkpoint(tmp_path)
+    assert read["epoch"] == 1
+
+
+class Hostile:
+    """Unpickling this makes a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> tuple:
+        return os.mkdir, (str(self.folder),)
+
+
+@pytest.mark.parametrize("form", ["pickle", "torch"])
+def test_a_hostile_file_is_refused_and_does_nothing(form: str, tmp_path: Path) -> None:
+    path, trap = tmp_path / "step-000000001.pt", tmp_path / "made by the file"
+    if form == "pickle":
+        path.write_bytes(pickle.dumps({"net": Hostile(trap)}))
+    else:
+        torch.save({"net": Hostile(trap)}, path)
+    path.with_suffix(".sha256").write_text(hashlib.sha256(path.read_bytes()).hexdigest())  # its sum is right: that is not what saves us
+    with pytest.raises(CheckpointError, match="more than tensors and plain data"):
+        read_checkpoint(path)
+    assert not trap.exists()
+    with pytest.warns(ContinuaWarning), pytest.raises(CheckpointError, match="none of the 1 checkpoints"):
+        load_last_checkpoint(tmp_path)
+
+
+def test_no_checkpoint_says_so(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="holds no checkpoint"):
+        load_last_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("stage", ["write", "replace"])
+def test_a_write_that_fails_leaves_the_earlier_one_and_no_litter(stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = save_checkpoint(tmp_path, 1, state(1.0))
+
+    def no_room(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint.os, "fsync" if stage == "write" else "replace", no_room)
+        with pytest.raises(CheckpointError, match=r"No space left on device.*is intact") as refused:
+            save_checkpoint(tmp_path, 2, state(2.0))
+    assert str(first) in str(refused.value)
+    assert load_last_checkpoint(tmp_path)[1]["epoch"] == 1
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_full_disk_leaves_the_earlier_checkpoint(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(small)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("mounting a small file system needs root")
+    try:
+        save_checkpoint(small, 1, state(1.0))
+        with pytest.raises(CheckpointError, match="the checkpoint before it is intact"):
+            save_checkpoint(small, 2, {"net": {"w": torch.zeros(100_000)}})
+        assert load_last_checkpoint(small)[1]["epoch"] == 1
+        save_checkpoint(small, 3, state(3.0))
+        assert load_last_checkpoint(small)[1]["epoch"] == 3
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
