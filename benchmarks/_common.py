@@ -15,6 +15,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from continua import keep_freed_memory
+
 CPU_FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 
 
@@ -29,6 +31,7 @@ def options(description: str | None, repeats: int) -> argparse.ArgumentParser:
 
 def medians(cases: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
     """Median seconds of each case. Each round runs every case once, so a busy moment of the machine slows all of them alike."""
+    keep_freed_memory()
     for case in cases.values():
         case()
     times: dict[str, list[float]] = {name: [] for name in cases}

@@ -34,6 +34,7 @@ BELOW = {
     "explore": {"models", "data", "analysis", "report"},
     "recipes": set(),
     "errors": set(),
+    "memory": set(),
     "__main__": {"cli"},
 }
 OPEN_TO_ALL = {"errors"}

@@ -10,12 +10,14 @@ from typing import cast
 from jsonargparse import ArgumentParser, Namespace
 
 from continua.errors import ConfigError, ContinuaError, DataError
+from continua.memory import keep_freed_memory
 
 Action = Callable[[Namespace], None]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0 on success, 2 with one line on stderr on an error a person can act on."""
+    keep_freed_memory()
     words = list(sys.argv[1:] if argv is None else argv)
     parser, actions = _parser()
     if not words:

@@ -470,3 +470,20 @@ def test_backward_evaluations_are_counted():
     assert adaptive.nfe_backward == 6 * adaptive.accepted
     each = backward(control="sample", rtol=1e-6, atol=1e-6)
     assert torch.equal(each.nfe_backward, 6 * each.accepted)
+
+
+def test_the_end_time_has_the_right_second_derivatives_under_direct():
+    t1, w = (torch.tensor(value, dtype=torch.float64, requires_grad=True) for value in (0.7, 1.3))
+    y0 = torch.tensor([[0.5]], dtype=torch.float64)
+
+    def f(t, y):
+        return w * torch.sin(y) + t**2
+
+    y1 = solve(f, y0, 0.0, t1, method="rk4", steps=4, gradient="direct", params=[w]).y1.sum()
+    first, of_w = torch.autograd.grad(y1, (t1, w), create_graph=True)
+    again, mixed = torch.autograd.grad(first, (t1, w))
+    # dy1/dt1 = f, d²y1/dt1² = ∂f/∂t + ∂f/∂y f, d²y1/dt1 dw = ∂f/∂w + ∂f/∂y dy1/dw
+    slope = w * torch.cos(y1)
+    torch.testing.assert_close(first, w * torch.sin(y1) + t1**2)
+    torch.testing.assert_close(again, 2 * t1 + slope * first)
+    torch.testing.assert_close(mixed, torch.sin(y1) + slope * of_w)

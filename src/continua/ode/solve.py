@@ -248,10 +248,13 @@ def _attach_end(f: Field, y1: State, t1: "float | Tensor", single: bool, gradien
 
 
 def _nudge(f: Field, y: State, t: Tensor, single: bool, sign: float, keep_graph: bool) -> State:
+    rate, offset = Rate(f, y, single), t - t.detach()
     with torch.set_grad_enabled(keep_graph):
-        k = Rate(f, y, single)(t if keep_graph else t.detach(), y)
-    offset = t - t.detach()
-    return tuple(part + sign * broadcast_time(offset, part).to(part.dtype) * rate for part, rate in zip(y, k, strict=True))
+        k = rate(t.detach(), y)
+        if keep_graph:  # the midpoint rule over `offset`, which is 0, also has the right second derivative
+            half = tuple(part + 0.5 * broadcast_time(offset, part).to(part.dtype) * slope for part, slope in zip(y, k, strict=True))
+            k = rate(t.detach() + 0.5 * offset, half)
+    return tuple(part + sign * broadcast_time(offset, part).to(part.dtype) * slope for part, slope in zip(y, k, strict=True))
 
 
 def _no_way_to_go(t0: Time, t1: Time) -> bool:

@@ -163,7 +163,8 @@ FEHLBERG45 = Tableau(
     order=5,
     name="fehlberg45",
 )
-# Dormand & Prince 1980; interpolant of Shampine 1986.
+# Dormand & Prince 1980; error estimate and interpolant of Shampine 1986, as in the papers' solver, torchdiffeq and torchode. (SciPy's
+# estimate is Dormand and Prince's own: 3/2 of this one, so up to 9 % more steps at the same tolerance.)
 DOPRI5 = Tableau(
     a=[
         [],
@@ -176,7 +177,7 @@ DOPRI5 = Tableau(
     ],
     b=[35 / 384, 0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84, 0],
     c=[0, 1 / 5, 3 / 10, 4 / 5, 8 / 9, 1, 1],
-    b_error=[71 / 57600, 0, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525, -1 / 40],
+    b_error=[71 / 86400, 0, -142 / 50085, 71 / 2880, -5751 / 169600, 44 / 1575, -1 / 60],
     order=5,
     name="dopri5",
     dense=[
