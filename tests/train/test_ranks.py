@@ -1,0 +1,133 @@
+"""Several ranks give the single process's result, agree before going backward, and do not wait for a dead one."""
+
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from training import QUIET, finish, start, tiny_recipe, weights
+
+from continua.errors import ConfigError, SolverError
+from continua.train import Run, RunOptions, resume, train
+from continua.train.devices import made_parallel
+
+RANKS = 2
+TWO = RunOptions(progress="off", device="cpu", threads=1, rank_timeout=60.0)
+
+
+def free_port() -> str:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return str(found.getsockname()[1])
+
+
+def launch(target: Any, *arguments: Any) -> list[Any]:
+    """As torchrun would: one process per rank, told of one another by the environment."""
+    common = dict(WORLD_SIZE=str(RANKS), LOCAL_WORLD_SIZE=str(RANKS), MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port())
+    common |= dict(TORCHELASTIC_RUN_ID="test", GROUP_RANK="0")
+    return [start(target, *arguments, **common, RANK=str(rank), LOCAL_RANK=str(rank)) for rank in range(RANKS)]
+
+
+def train_here(folder: Path, changes: dict[str, Any]) -> None:
+    train(tiny_recipe(**changes), folder, TWO)
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "fixed steps": dict(batch_size=15, drop_last=False),  # 15 = 8 + 7: one rank repeats a sample that must not count
+    "per-sample steps": dict(model_options=dict(solver=dict(method="bosh3", steps=None, control="sample", rtol=0.1, atol=0.1))),
+    "adjoint": dict(model_options=dict(solver=dict(gradient="adjoint"))),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_ranks_give_the_result_of_one_to_rounding(case: str, tmp_path: Path) -> None:
+    changes = dict(per_class=4, epochs=2, holdout=0.25) | CASES[case]
+    both = launch(train_here, tmp_path / "two", changes)
+    one, two = train(tiny_recipe(**changes), tmp_path / "one", QUIET), Run(tmp_path / "two")
+    assert [finish(process) for process in both] == [0, 0]
+    for alone, together in zip(one.lines(), two.lines(), strict=True):
+        assert together["loss"] == pytest.approx(alone["loss"], rel=1e-5)
+        assert together["nfe"] == pytest.approx(alone["nfe"])
+        for name in ("train_accuracy", "holdout_accuracy", "images", "skipped", "lr"):
+            assert together[name] == pytest.approx(alone[name]), name
+    for name, value in weights(one).items():
+        torch.testing.assert_close(weights(two)[name], value, rtol=1e-4, atol=1e-5)
+
+
+def fail_on_one_rank(folder: Path, changes: dict[str, Any]) -> None:
+    from continua.models.network import Network
+
+    whole, calls = Network.forward, 0
+
+    def forward(self: Any, images: torch.Tensor, **options: Any) -> torch.Tensor:
+        nonlocal calls
+        calls += self.training
+        if self.training and calls == 2 and os.environ["RANK"] == "1":
+            raise SolverError("the step became too small")
+        return whole(self, images, **options)
+
+    Network.forward = forward  # pyright: ignore[reportAttributeAccessIssue]
+    train(tiny_recipe(**changes), folder, TWO)
+
+
+def test_a_failure_on_one_rank_is_skipped_by_all(tmp_path: Path) -> None:
+    both = launch(fail_on_one_rank, tmp_path / "run", dict(per_class=8, epochs=1))
+    assert [finish(process) for process in both] == [0, 0]
+    skipped, epoch = Run(tmp_path / "run").lines()
+    assert (skipped["event"], skipped["batch"], skipped["diagnosis"]) == ("skipped", 1, "rank 1: the step became too small")
+    assert (epoch["skipped"], epoch["images"]) == (1, 64)
+
+
+def die_on_one_rank(folder: Path, changes: dict[str, Any]) -> None:
+    from continua.train import loop
+
+    step = loop.Training._train_batch
+
+    def train_batch(self: Any, batch: Any) -> bool:
+        if self.step == 7 and os.environ["RANK"] == "1":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return step(self, batch)
+
+    loop.Training._train_batch = train_batch  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        train(tiny_recipe(**changes), folder, TWO)
+    except Exception as error:
+        (folder / f"told {os.environ['RANK']}").write_text(f"{type(error).__name__}: {error}")
+
+
+@pytest.mark.filterwarnings("ignore:.*was trained with ranks:continua.ContinuaWarning")
+def test_when_a_rank_dies_the_others_say_so_and_one_process_can_go_on(tmp_path: Path) -> None:
+    changes = dict(per_class=8, epochs=3)
+    both = launch(die_on_one_rank, tmp_path / "run", changes)
+    assert finish(both[1]) == -9
+    since = time.monotonic()
+    assert finish(both[0]) == 0
+    assert time.monotonic() - since < TWO.rank_timeout + 30
+    told = (tmp_path / "run" / "told 0").read_text()
+    assert told.startswith("ContinuaError: rank 0 lost contact with another rank")
+    assert "--resume" in told
+    run, one = resume(tmp_path / "run", QUIET), train(tiny_recipe(**changes), tmp_path / "one", QUIET)
+    assert [line["loss"] for line in run.lines()] == pytest.approx([line["loss"] for line in one.lines()], rel=1e-5)
+
+
+class Block(nn.Module):
+    """Stands for an ODE block with a BatchNorm in its field."""
+
+    def __init__(self, steps: int | None) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm2d(3)
+        self.solver = type("Solver", (), {"steps": steps})()
+
+
+def test_batch_norm_among_ranks_needs_fixed_steps() -> None:
+    made = made_parallel(nn.Sequential(Block(steps=5)))
+    assert any(isinstance(module, nn.SyncBatchNorm) for module in made.modules())
+    with pytest.raises(ConfigError, match="needs fixed steps"):
+        made_parallel(nn.Sequential(Block(steps=None)))
+    plain = nn.Sequential(nn.GroupNorm(1, 3))
+    assert made_parallel(plain) is plain
