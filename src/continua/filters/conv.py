@@ -97,8 +97,8 @@ class FilterConv2d(nn.Module):
     def forward(self, x: Tensor, t: Tensor | float | None = None) -> Tensor:
         return self.realise(x.shape, x.dtype, x.device)(x, t)
 
-    def realise(self, shape: Sequence[int], dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> RealisedConv:
-        """Make the convolution ready for maps of `shape` (batch, channels, height, width; only the last three matter)."""
+    def realise(self, shape: Sequence[Any], dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> RealisedConv:
+        """Make the convolution ready for maps of `shape` (batch, channels, height, width; only the last three matter, so the batch of a graph may be symbolic)."""
         state = {name: _at_least_float32(value) for name, value in self.filter.state().items()}
         first = next(iter(state.values()))
         device = torch.device(device or first.device)
