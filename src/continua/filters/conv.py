@@ -98,7 +98,7 @@ class FilterConv2d(nn.Module):
         return self.realise(x.shape, x.dtype, x.device)(x, t)
 
     def realise(self, shape: Sequence[Any], dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> RealisedConv:
-        """Make the convolution ready for maps of `shape` (batch, channels, height, width; only the last three matter, so the batch of a graph may be symbolic)."""
+        """Make the convolution ready for maps of `shape` (batch, channels, height, width; the batch does not matter)."""
         state = {name: _at_least_float32(value) for name, value in self.filter.state().items()}
         first = next(iter(state.values()))
         device = torch.device(device or first.device)
