@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from continua.blocks.energy import EnergyRate, check_energies
 from continua.errors import ConfigError
 from continua.ode import Solution, SolverConfig, Stats, solve_with
 from continua.ode.rate import Rate
@@ -38,11 +39,20 @@ class ODEBlock(nn.Module):
         self.solver = SolverConfig.of(solver)
         self.augment = augment
         self.stats: Stats | None = None
+        self._tracked: tuple[str, ...] = ()
+        self.energies: dict[str, Tensor] | None = None
+
+    def track_energies(self, *names: str) -> None:
+        """In training, integrate "kinetic" and "jacobian" energies beside the state; `energies` then has one number per sample."""
+        check_energies(names, self.solver)
+        self._tracked, self.energies = names, None
 
     def forward(self, h: Tensor, t1: "float | Tensor | None" = None) -> Tensor:
         """h(t1); t1 may be given per call, also one per sample."""
         if torch.compiler.is_compiling():
             return self._drop(self._unrolled(h, self.t1 if t1 is None else t1), dim=1)
+        if self._tracked and self.training and torch.is_grad_enabled():
+            return self._drop(self._solve_with_energies(h, self.t1 if t1 is None else t1), dim=1)
         return self._drop(self.solve(h, t1).y1, dim=1)
 
     def trajectory(self, h: Tensor, times: "Sequence[float] | Tensor", t1: "float | Tensor | None" = None) -> Tensor:
@@ -58,6 +68,17 @@ class ODEBlock(nn.Module):
         solution.stats.routes = getattr(rate, "routes", dict)()
         self.stats = solution.stats
         return solution
+
+    def _solve_with_energies(self, h: Tensor, end: Any) -> Tensor:
+        """h(t1) of the coupled system (h, energies). The energies' own error counts in the choice of steps like one element each."""
+        h = self._widen(h)
+        rate, tensors = self._prepare(h, end)
+        start = (h, *(h.new_zeros(len(h)) for _ in self._tracked))
+        solution = solve_with(self.solver, EnergyRate(rate, h, self._tracked, self.solver.gradient), start, self.t0, end, params=tensors)
+        solution.stats.routes = getattr(rate, "routes", dict)()
+        self.stats = solution.stats
+        self.energies = dict(zip(self._tracked, solution.y1[1:], strict=True))
+        return solution.y1[0]
 
     def _prepare(self, h: Tensor, end: Any) -> tuple[Any, tuple[Tensor, ...]]:
         """The rate of change with its filters realised, and the tensors that need gradients."""

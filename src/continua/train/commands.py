@@ -66,6 +66,7 @@ def _gathered(words: list[str]) -> list[str]:
 
 def train_command(options: Namespace) -> None:
     """Run `continua train`."""
+    from continua.train.devices import chosen_device
     from continua.train.loop import Interrupted
     from continua.train.resolution import resolve
     from continua.train.setup import RunOptions
@@ -86,7 +87,7 @@ def train_command(options: Namespace) -> None:
         else:
             recipe = load_recipe(asked["recipe"], given)
             if asked["print_config"]:
-                print(write_yaml(resolve(recipe, "cpu" if how.device == "auto" else how.device)), end="")
+                print(write_yaml(resolve(recipe, chosen_device(how.device))), end="")
                 return
             run = train(recipe, asked["out"], how, runs=asked["runs"])
     except Interrupted as stop:

@@ -39,6 +39,8 @@ class ForwardPass:
     def __init__(self, parts: Parts, recipe: Recipe, stop: StopSignal) -> None:
         self.fabric, self.net, self.module, self.task = parts.fabric, parts.net, parts.module, parts.task
         self.recipe, self.stop = recipe, stop
+        wanted = recipe.regularise
+        self.regularised = solver_modules(self.net) if wanted.kinetic or wanted.jacobian else []
 
     def __call__(self, batch: Batch, step: int, tolerance_factor: float = 1.0) -> Forward:
         seed = hashlib.sha256(f"{self.recipe.seed}/{step}/{self.fabric.global_rank}".encode()).digest()
@@ -73,8 +75,8 @@ class ForwardPass:
     def _penalties(self, outputs: Tensor) -> Tensor:
         """Kinetic energy and Jacobian norm of each sample's way through all blocks, weighted (Finlay et al. 2020, eq. 8 and 9)."""
         total = outputs.new_zeros(len(outputs), dtype=torch.float32)
-        for block in solver_modules(self.net):
-            for name, energy in (getattr(block, "energies", None) or {}).items():
+        for block in self.regularised:
+            for name, energy in block.energies.items():
                 total = total + getattr(self.recipe.regularise, name) * energy.float()
         return total
 

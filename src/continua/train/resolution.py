@@ -24,8 +24,10 @@ def resolve(recipe: Recipe, device: str = "cpu") -> Recipe:
     recipe = _looked_up(recipe)
     if recipe.precision == "auto":
         recipe = replace(recipe, precision="bfloat16" if _fast_bfloat16(device) else "float32")
-    if recipe.task == "reconstruct":
-        return recipe
+    if recipe.encoder is not None:
+        weights = encoder_weights(recipe.encoder)
+        known = json.loads(weights.with_name("config.json").read_text("utf-8"))
+        return replace(recipe, model=known["model"], encoder=str(weights.parents[1].resolve()))
     return replace(recipe, model_options=_complete_options(recipe))
 
 

@@ -53,6 +53,7 @@ def assemble(recipe: Recipe, options: RunOptions, fabric: "Fabric") -> Parts:
     torch.manual_seed(recipe.seed)
     net = task.build()
     check_network(net, recipe)
+    track_energies(net, recipe)
     if fabric.world_size > 1:
         net = made_parallel(net)
     if recipe.channels_last:
@@ -97,3 +98,10 @@ def check_network(net: nn.Module, recipe: Recipe) -> None:
         raise ConfigError(
             f"regularise needs ODE blocks to integrate along, and {recipe.model} has none; set regularise.kinetic and jacobian to 0"
         )
+
+
+def track_energies(net: nn.Module, recipe: Recipe) -> None:
+    """Have the ODE blocks integrate the energies that the recipe weighs."""
+    wanted = [name for name in ("kinetic", "jacobian") if getattr(recipe.regularise, name)]
+    for block in solver_modules(net):
+        block.track_energies(*wanted)

@@ -1,0 +1,66 @@
+"""Energies of a trajectory, integrated beside the state (Finlay et al. 2020, eq. 8 and 9):
+
+    kinetic    K = ∫ ‖f(t, h)‖² dt / d
+    jacobian   J = ∫ ‖εᵀ ∂f/∂h‖² dt / d,  ε of random signs, so that J is on average ∫ ‖∂f/∂h‖²_F dt / d
+
+for every sample, with d the number of elements of its state. ε is drawn once per solve: the integrand is then as smooth as f.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from continua.errors import ConfigError
+from continua.ode import SolverConfig
+
+ENERGIES = ("kinetic", "jacobian")
+State = tuple[Tensor, ...]
+
+
+class EnergyRate:
+    """The rate of change of (h, energies), given that of h. `gradient` is the solver's."""
+
+    def __init__(self, rate: Callable[[Tensor, Tensor], Tensor], h: Tensor, names: Sequence[str], gradient: str) -> None:
+        self.rate, self.names, self.direct = rate, tuple(names), gradient == "direct"
+        self.probe = torch.randint_like(h, 2) * 2 - 1 if "jacobian" in self.names else None
+
+    def __call__(self, t: Tensor, state: State) -> State:
+        if self.probe is None:
+            change = self.rate(t, state[0])
+            return change, _mean_square(change)
+        change, product = self._with_product(t, state[0], self.probe)
+        found = {"kinetic": _mean_square(change), "jacobian": _mean_square(product)}
+        return change, *(found[name] for name in self.names)
+
+    def _with_product(self, t: Tensor, h: Tensor, probe: Tensor) -> State:
+        """f and εᵀ ∂f/∂h; both with a graph where they will be differentiated."""
+        wanted = torch.is_grad_enabled()
+        graph = wanted and (h.requires_grad or self.direct)
+        with torch.enable_grad():
+            point = h if graph and h.requires_grad else h.detach().requires_grad_()
+            change = self.rate(t, point)
+            try:
+                (product,) = torch.autograd.grad(change, point, probe.to(change.dtype), create_graph=graph)
+            except RuntimeError as error:
+                raise ConfigError(f"the Jacobian energy needs a field that autograd can differentiate twice ({error})") from None
+        if graph:
+            return change, product
+        # A solver that replays its steps first looks at one evaluation of its own: our leaf must not be part of what it sees.
+        return self.rate(t, h) if wanted else change.detach(), product
+
+
+def check_energies(names: Sequence[str], solver: SolverConfig) -> None:
+    """Refuse what cannot be integrated or differentiated."""
+    for name in names:
+        if name not in ENERGIES:
+            raise ConfigError(f"there is no energy {name!r}; known: {', '.join(ENERGIES)}")
+    if names and solver.gradient not in ("checkpoint", "direct"):
+        raise ConfigError(f"energies of a trajectory need gradient='checkpoint' or 'direct'; the solver has gradient={solver.gradient!r}")
+    if "jacobian" in names and solver.control == "sample":
+        raise ConfigError("the Jacobian energy needs one step for all samples: its probe belongs to the whole batch; use control='batch'")
+
+
+def _mean_square(x: Tensor) -> Tensor:
+    wide = x.float() if x.dtype in (torch.bfloat16, torch.float16) else x  # squares of many small numbers
+    return wide.square().flatten(1).mean(1).to(x.dtype)

@@ -1,0 +1,111 @@
+"""Energies of a trajectory against closed forms, brute force and finite differences."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from continua.blocks import ODEBlock
+from continua.errors import ConfigError
+from continua.models import create_model
+
+
+class Linear(nn.Module):
+    """dh/dt = A h on every pixel."""
+
+    def __init__(self, matrix: Tensor) -> None:
+        super().__init__()
+        self.matrix = nn.Parameter(matrix)
+
+    def forward(self, t: Tensor, h: Tensor) -> Tensor:
+        return torch.einsum("ij,bjxy->bixy", self.matrix, h)
+
+
+def block_of(matrix: Tensor, *names: str, **solver: Any) -> ODEBlock:
+    block = ODEBlock(Linear(matrix), 1.0, solver=dict(method="dopri5", rtol=1e-9, atol=1e-9) | solver)
+    block.track_energies(*names)
+    return block
+
+
+@pytest.mark.parametrize("control", ["batch", "sample"])
+def test_kinetic_energy_of_exponential_decay_has_a_closed_form(control: str) -> None:
+    a, h = torch.tensor([[-0.7]], dtype=torch.float64), torch.randn(3, 1, 2, 2, dtype=torch.float64)
+    block = block_of(a, "kinetic", control=control)
+    y = block(h)
+    torch.testing.assert_close(y, h * torch.exp(a[0, 0]))
+    # f = a h0 e^(a t): ∫ f² dt = a h0² (e^(2a) − 1) / 2
+    expected = (a[0, 0] * (torch.exp(2 * a[0, 0]) - 1) / 2 * h.square()).mean((1, 2, 3))
+    assert block.energies is not None
+    torch.testing.assert_close(block.energies["kinetic"], expected)
+
+
+def test_the_jacobian_energy_of_a_linear_field_is_its_matrix_seen_by_the_probe() -> None:
+    matrix, h = torch.randn(3, 3, dtype=torch.float64) / 2, torch.randn(4, 3, 2, 2, dtype=torch.float64)
+    block, found = block_of(matrix, "kinetic", "jacobian"), []
+    for seed in range(60):
+        torch.manual_seed(seed)
+        block(h)
+        assert block.energies is not None
+        found.append(block.energies["jacobian"].detach())
+        torch.manual_seed(seed)
+        probe = torch.randint_like(h, 2) * 2 - 1
+        torch.testing.assert_close(found[-1], torch.einsum("ij,bixy->bjxy", matrix, probe).square().mean((1, 2, 3)))
+    # On average ‖A‖_F² per pixel over 3 channels, whatever h is.
+    assert torch.stack(found).mean() == pytest.approx(float(matrix.square().sum() / 3), rel=0.05)
+
+
+@pytest.mark.parametrize("gradient", ["checkpoint", "direct"])
+def test_gradients_of_the_energies_match_finite_differences(gradient: str) -> None:
+    torch.manual_seed(1)
+    solver = dict(method="rk4", steps=2, gradient=gradient)
+    # tanh: the second derivative of CELU jumps at 0, which differences step over.
+    options: dict[str, Any] = dict(num_classes=3, in_channels=1, channels=(2, 3), stem_padding=1, activation="tanh", solver=solver)
+    net = create_model("dcn_ode", **options).double()
+    images = torch.randn(2, 1, 16, 16, dtype=torch.float64)
+    blocks: Any = net.blocks
+    for block in blocks:
+        block.track_energies("kinetic", "jacobian")
+
+    def penalty() -> Tensor:
+        torch.manual_seed(3)
+        loss = net(images).square().sum()
+        return loss + sum((energy.sum() * weight for block in blocks for energy, weight in zip(block.energies.values(), (2.0, 0.5))), 0.0)  # noqa: B905
+
+    parameters = [net.stem.filter.weight, blocks[0].field.conv1.filter.alpha, blocks[1].field.conv2.filter.s, blocks[0].field.norm1.weight]
+    grads = torch.autograd.grad(penalty(), parameters)
+    for parameter, gradient_of in zip(parameters, grads, strict=True):
+        direction = torch.randn_like(parameter)
+        with torch.no_grad():
+            sides = []
+            for sign in (1, -1):
+                parameter.add_(direction, alpha=sign * 1e-5)
+                with torch.enable_grad():
+                    sides.append(penalty().detach())
+                parameter.add_(direction, alpha=-sign * 1e-5)
+        torch.testing.assert_close((gradient_of * direction).sum(), (sides[0] - sides[1]) / 2e-5, rtol=1e-5, atol=1e-6)
+
+
+def test_nothing_is_tracked_in_evaluation_and_the_output_is_the_same() -> None:
+    matrix, h = torch.randn(2, 2), torch.randn(3, 2, 4, 4)
+    plain, tracked = block_of(matrix, method="rk4", steps=3), block_of(matrix, "kinetic", "jacobian", method="rk4", steps=3)
+    torch.testing.assert_close(tracked(h), plain(h))
+    assert plain.energies is None
+    before = tracked.energies
+    tracked.eval()(h)
+    with torch.no_grad():
+        tracked.train()(h)
+    assert tracked.energies is before
+
+
+@pytest.mark.parametrize(
+    ("names", "solver", "said"),
+    [
+        (("potential",), {}, "there is no energy 'potential'"),
+        (("kinetic",), dict(gradient="adjoint"), "need gradient='checkpoint' or 'direct'"),
+        (("jacobian",), dict(control="sample"), "use control='batch'"),
+    ],
+)
+def test_what_cannot_be_tracked_is_refused(names: tuple[str, ...], solver: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        block_of(torch.eye(2), *names, **solver)
