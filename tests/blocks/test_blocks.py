@@ -152,11 +152,11 @@ def test_a_residual_block_is_one_euler_step_of_size_1_of_its_own_change(kind):
     torch.testing.assert_close(block(h), euler(h))
 
 
-@pytest.mark.parametrize("kind", ["pixel", "njet", "sigma_t"])
+@pytest.mark.parametrize(("kind", "route"), [("pixel", "dense"), ("njet", "dense"), ("njet", "separable"), ("sigma_t", "separable")])
 @pytest.mark.filterwarnings("ignore::continua.ContinuaWarning")
-def test_the_field_can_be_differentiated_twice(kind):
+def test_the_field_can_be_differentiated_twice(kind, route):
     """Penalties on a Jacobian need it; so the routes' own backward passes must be differentiable."""
-    made = field(kind, conv_options=dict(route="dense"))
+    made = field(kind, conv_options=dict(route=route))
     h = states(1, 5).requires_grad_()
     t = torch.tensor(0.3, dtype=torch.float64)
     (first,) = torch.autograd.grad(made(t, h).square().sum(), h, create_graph=True)

@@ -20,7 +20,7 @@ warnings.simplefilter("ignore", ContinuaWarning)
 backend, names = sys.argv[1], sys.argv[2:]
 for name in names:
     torch.manual_seed(0)
-    net = create_model(name, channels=(4,), solver=dict(method="midpoint", steps=1, gradient="direct"))
+    net = create_model(name, channels=(4,), solver=dict(method="euler", steps=1, gradient="direct"))
     twin = pinned(net)
     images = torch.rand(2, 3, 10, 10)
     h = net.stem(images).detach()

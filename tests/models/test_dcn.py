@@ -137,8 +137,9 @@ def test_the_input_scale_multiplies_the_input_of_every_block():
     assert torch.equal(net(IMAGES, input_scale=1.0), net(IMAGES))
 
 
-def test_second_derivatives_go_through_a_direct_solve():
-    net = create_model("dcn_ode", channels=(2,), conv_options=dict(route="dense"), solver=dict(method="euler", steps=2, gradient="direct"))
+@pytest.mark.parametrize("conv_options", [dict(route="dense"), dict(route="separable"), dict(discretisation="hybrid")])
+def test_second_derivatives_go_through_a_direct_solve(conv_options):
+    net = create_model("dcn_ode", channels=(2,), conv_options=conv_options, solver=dict(method="euler", steps=2, gradient="direct"))
     images = IMAGES[:1, :, :8, :8].clone().requires_grad_()
     (first,) = torch.autograd.grad(net(images)[0, 0], images, create_graph=True)
     first.square().sum().backward()
