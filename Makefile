@@ -41,7 +41,7 @@ test-slow: .venv/.test ## what takes longer (under 30 minutes)
 	$(PY) -m pytest -n 2 -m slow || { status=$$?; \
 	  [ $$status -eq 5 ] && ! grep -rq 'mark\.slow' tests --include='*.py' && echo "No test is marked slow yet." || exit $$status; }
 
-lint: .venv/.lint ## formatting, lint rules and types
+lint: .venv/.lint .venv/.test ## formatting, lint rules and types
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m basedpyright

@@ -64,7 +64,7 @@ class _Blank(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.randn:
             return torch.zeros(*args, **(kwargs or {}))
-        tensor = (kwargs or {}).get("tensor", args[0] if args else None)
+        tensor: Any = (kwargs or {}).get("tensor", args[0] if args else None)
         if func in (torch.Tensor.uniform_, torch.Tensor.normal_) or getattr(func, "__module__", None) == nn.init.__name__:
             return tensor.detach().zero_()
         return func(*args, **(kwargs or {}))

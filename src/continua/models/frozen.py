@@ -47,7 +47,7 @@ class PinnedSchedule(PinnedFilter):
         self.host = widest.read_host(inner.state())
 
     def kernel(self, state: dict[str, Tensor], t: Tensor | float | None = None, host: Any = None) -> JetKernel:
-        kernel = self.inner.kernel(state, t, self.host)
+        kernel: JetKernel = self.inner.kernel(state, t, self.host)  # pyright: ignore[reportAssignmentType]
         own = torch.ceil(self.radius_factor * kernel.sigma.detach() + 0.5)[..., None, None]
         reach = kernel.size[0] // 2
         kept = kernel.rows * (torch.arange(-reach, reach + 1, device=own.device).abs() <= own)
