@@ -6,7 +6,7 @@ frozen(net)     a copy for inference: N-jets become the plain kernels they are a
 
 import copy
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
