@@ -5,6 +5,7 @@ import json
 import os
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from importlib.metadata import version
@@ -25,13 +26,15 @@ def options(description: str | None, repeats: int) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--repeats", type=int, default=repeats, help="timed rounds; medians are reported")
+    parser.add_argument("--default-malloc", action="store_true", help="leave the C library's memory settings as they are, for all cases")
     parser.add_argument("--threads", type=int, default=1, help="threads PyTorch may use")
     return parser
 
 
 def medians(cases: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
     """Median seconds of each case. Each round runs every case once, so a busy moment of the machine slows all of them alike."""
-    keep_freed_memory()
+    if "--default-malloc" not in sys.argv:
+        keep_freed_memory()
     for case in cases.values():
         case()
     times: dict[str, list[float]] = {name: [] for name in cases}
