@@ -8,7 +8,8 @@ derivatives counted by the order N, on a map of H×W:
 
 1.5 is how much slower small matrix products and their recomputation in the backward pass are than oneDNN's convolutions, p the passes over
 memory of the change of layout and of the intermediate maps. Set by hand to follow forward + backward of 11 shapes × 5 kernel sizes
-(order 2, batch 64, float32, one thread of a busy AVX2 CPU): p = 80. It follows 16 channels and more; with 8 channels it takes the
+(order 2, batch 64, float32, one thread of a busy AVX2 CPU), which gave p = 80, and raised to 130 since two threads apply 5×5 kernels on 32
+channels 1.5 times faster by the dense route. It follows 16 channels and more; with 8 channels it takes the
 separable route too early (7×7 on 16×16: dense was 1.8 times faster). Where matrix units make multiplies cheap (bfloat16 or float16 on a CPU
 that has them, GPUs) passes weigh more: p = 240, an estimate from the dense route's bfloat16 timings on an AMX CPU,
 never measured with this code.
@@ -25,7 +26,7 @@ from continua.filters.precision import Precision
 ROUTES = ("auto", "dense", "separable")
 DISCRETISATIONS = ("sampled", "hybrid")
 SLOWDOWN = 1.5
-PASSES = 80
+PASSES = 130
 PASSES_WITH_MATRIX_UNITS = 240
 
 
