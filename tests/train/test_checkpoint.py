@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from continua.errors import ContinuaWarning
-from continua.train import checkpoint
 from continua.train.checkpoint import CheckpointError, checkpoints, load_last_checkpoint, read_checkpoint, save_checkpoint
 
 
@@ -90,7 +89,7 @@ def test_a_write_that_fails_leaves_the_earlier_one_and_no_litter(stage: str, tmp
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint.os, "fsync" if stage == "write" else "replace", no_room)
+        patch.setattr(os, "fsync" if stage == "write" else "replace", no_room)
         with pytest.raises(CheckpointError, match=r"No space left on device.*is intact") as refused:
             save_checkpoint(tmp_path, 2, state(2.0))
     assert str(first) in str(refused.value)

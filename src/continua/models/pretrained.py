@@ -1,13 +1,13 @@
 """Weights on disk: safetensors beside a config.json. Loading builds a registered model from plain data and runs no code from the files."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from continua.errors import ConfigError, ContinuaError
+from continua.models.files import write_synced
 from continua.models.network import Network
 from continua.models.registry import create_model
 
@@ -29,8 +29,8 @@ def save_pretrained(net: Network, folder: "str | Path") -> None:
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in net.state_dict().items()}
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / WEIGHTS, save(tensors, metadata={"format": "pt", "model": net.name}))
-    _write(folder / CONFIG, (text + "\n").encode())
+    write_synced(folder / WEIGHTS, save(tensors, metadata={"format": "pt", "model": net.name}))
+    write_synced(folder / CONFIG, (text + "\n").encode())
 
 
 def from_pretrained(folder: "str | Path", **options: Any) -> Network:
@@ -76,15 +76,3 @@ def _check_same(expected: dict[str, torch.Tensor], found: dict[str, torch.Tensor
     for name, tensor in expected.items():
         if tensor.shape != found[name].shape:
             raise ConfigError(f"{path}: {name} has shape {tuple(found[name].shape)}; the configuration expects {tuple(tensor.shape)}")
-
-
-def _write(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

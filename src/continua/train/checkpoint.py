@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import os
 import pickle
 import re
 import warnings
@@ -13,6 +12,7 @@ from typing import Any
 import torch
 
 from continua.errors import ContinuaError, ContinuaWarning
+from continua.models.files import write_synced
 
 KEPT = 2
 _NAME = re.compile(r"step-(\d+)\.pt")
@@ -83,25 +83,6 @@ def checkpoints(folder: Path) -> list[Path]:
     """Checkpoints in a folder, oldest first."""
     found = [path for path in folder.glob("step-*.pt") if _NAME.fullmatch(path.name)]
     return sorted(found, key=lambda path: int(_NAME.fullmatch(path.name)[1]))  # pyright: ignore[reportOptionalSubscript]
-
-
-def write_synced(path: Path, data: "bytes | memoryview") -> None:
-    """Write to a temporary name, wait until it is on the disk, then give it its own name."""
-    temporary = path.with_name(f".{path.name}.part")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-    handle = os.open(path.parent, os.O_RDONLY)  # a new name is safe only once its folder is synced
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _sum_of(path: Path) -> Path:
