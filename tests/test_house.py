@@ -29,7 +29,8 @@ BELOW = {
     "data": set(),
     "report": set(),
     "train": {"models", "filters", "data", "report"},  # filters: which number types are fast here
-    "analysis": {"models", "data"},
+    # analysis: looks inside networks, down to filters and solvers, and says how its numbers are shown
+    "analysis": {"models", "blocks", "filters", "ode", "data", "report"},
     "studies": {"train", "analysis", "report"},
     "explore": {"models", "data", "analysis", "report"},
     "recipes": set(),

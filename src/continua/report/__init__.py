@@ -1,7 +1,21 @@
 """Numbers in, pictures and tables out. Nothing here knows where the numbers come from."""
 
 from continua.report.contact_sheet import contact_sheet
+from continua.report.page import Axis, Column, Figure, Maps, Page, PlusMinus, Series, Table
 from continua.report.table import show_table, size_text
 from continua.report.write import written_whole
 
-__all__ = ["contact_sheet", "show_table", "size_text", "written_whole"]
+__all__ = [
+    "Axis",
+    "Column",
+    "Figure",
+    "Maps",
+    "Page",
+    "PlusMinus",
+    "Series",
+    "Table",
+    "contact_sheet",
+    "show_table",
+    "size_text",
+    "written_whole",
+]

@@ -1,0 +1,67 @@
+"""What every analysis is to the rest of the house: a name, its options, how to ask it, how to present the answer."""
+
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, Literal, get_type_hints
+
+from continua.errors import ConfigError
+from continua.report.page import Page
+
+
+def option(default: Any, help: str) -> Any:
+    """A field of an `Options` dataclass, with the sentence that `continua analyse NAME --help` shows for it."""
+    return field(default=default, metadata={"help": help})
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """Which images: a base for the `Options` of analyses that look at some. `subject.images(options)` gives them."""
+
+    data: str | None = option(None, "another data set (else the run's own)")
+    split: str | None = option(None, "which of its splits (else test, or val)")
+    limit: int | None = option(None, "look at this many images only, drawn once for all")
+    batch_size: int | None = option(None, "images per batch (else the recipe's); adaptive steps over a batch depend on it")
+
+    def __post_init__(self) -> None:
+        for name in ("limit", "batch_size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} is {value}; expected at least 1")
+
+
+@dataclass(frozen=True)
+class Question:
+    """An analysis as `continua analyse` and the studies see it.
+
+    ask      (subject, options) -> a frozen dataclass of plain numbers; its return annotation names that dataclass, which is how a stored
+             answer is read back
+    present  result -> Page
+    runs     "one": asked of each run by itself, several are shown in one figure. "many": `ask` gets a list of subjects, at least one.
+             "any": a list that may be empty
+    version  raise it when the same options give other numbers than before: stored answers are then asked again
+    """
+
+    name: str
+    summary: str
+    Options: type
+    ask: Callable[[Any, Any], Any]
+    present: Callable[[Any], Page]
+    runs: Literal["one", "many", "any"] = "one"
+    version: int = 1
+
+    @property
+    def result(self) -> type:
+        """The dataclass of the answer."""
+        found = get_type_hints(self.ask).get("return")
+        if not isinstance(found, type):
+            raise ConfigError(f"analysis {self.name}: annotate what `ask` returns with the dataclass of its result")
+        return found
+
+    def option_fields(self) -> list[tuple[str, Any, Any, str]]:
+        """Name, type, default and help of each option."""
+        hints = get_type_hints(self.Options)
+        found = []
+        for item in fields(self.Options):
+            default = item.default_factory() if item.default_factory is not MISSING else item.default
+            found.append((item.name, hints[item.name], default, item.metadata.get("help", "")))
+        return found

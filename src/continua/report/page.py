@@ -1,0 +1,197 @@
+"""What a page is made of: figures, tables, grids of maps and sentences, all plain data. Drawing them is the other files' business."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from continua.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What is along an axis: `label` and, in brackets behind it, its `unit` ("%", "pixels", "s"; none for pure numbers and names)."""
+
+    label: str
+    unit: str = ""
+    log: bool = False
+    limits: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.label:
+            raise ConfigError("an axis without a label says nothing; give Axis(label, unit)")
+
+    @property
+    def text(self) -> str:
+        return f"{self.label} ({self.unit})" if self.unit else self.label
+
+
+@dataclass(frozen=True)
+class Series:
+    """One curve, cloud or set of bars: y against x, ± `error` where there is a spread. NaN leaves a gap.
+
+    style   "line", "points", "both" (a line with markers), "bars", "steps" (a histogram's outline: y over the bin around x)
+    spread  how `error` is drawn: "bars" at each point, or a "band" around a line
+    colour  its place in the palette, for the same colour in every figure (default: its place in the figure)
+    """
+
+    name: str
+    x: Sequence[float] | Sequence[str]
+    y: Sequence[float]
+    error: Sequence[float] | None = None
+    style: Literal["line", "points", "both", "bars", "steps"] = "line"
+    spread: Literal["bars", "band"] = "bars"
+    dashed: bool = False
+    colour: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "x", _plain_list(self.x))
+        object.__setattr__(self, "y", _plain_list(self.y))
+        if self.error is not None:
+            object.__setattr__(self, "error", _plain_list(self.error))
+        lengths = [len(part) for part in (self.x, self.y, self.error) if part is not None]
+        if len(set(lengths)) > 1:
+            raise ConfigError(f"series {self.name!r} has x, y and error of lengths {lengths}; expected one of each per point")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Series over two labelled axes. `name` becomes the name of its files."""
+
+    name: str
+    title: str
+    x: Axis
+    y: Axis
+    series: Sequence[Series]
+    caption: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "series", tuple(self.series))
+
+
+@dataclass(frozen=True)
+class PlusMinus:
+    """A mean with its spread, as one cell of a table: 87.2 ± 0.4. Written as two columns of a CSV file."""
+
+    value: float
+    error: float
+
+
+Cell = str | int | float | bool | PlusMinus | None
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table; numbers are written with `digits` after the point (default: as many as matter)."""
+
+    label: str
+    unit: str = ""
+    digits: int | None = None
+
+    @property
+    def text(self) -> str:
+        return f"{self.label} ({self.unit})" if self.unit else self.label
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells under labelled columns. A column may be given by its label alone."""
+
+    name: str
+    title: str
+    columns: Sequence[Column | str]
+    rows: Sequence[Sequence[Cell]]
+    caption: str = ""
+
+    def __post_init__(self) -> None:
+        columns = tuple(Column(column) if isinstance(column, str) else column for column in self.columns)
+        object.__setattr__(self, "columns", columns)
+        object.__setattr__(self, "rows", tuple(tuple(_plain_cell(cell) for cell in row) for row in self.rows))
+        wrong = [len(row) for row in self.rows if len(row) != len(columns)]
+        if wrong:
+            raise ConfigError(f"table {self.name!r} has {len(columns)} columns and a row of {wrong[0]} cells")
+
+    @property
+    def heads(self) -> tuple[Column, ...]:
+        """The columns, each a `Column`."""
+        return tuple(column for column in self.columns if isinstance(column, Column))
+
+
+@dataclass(frozen=True)
+class Maps:
+    """A grid of small pictures: feature maps (rows, columns, height, width), or images with a last axis of three colours in [0, 1].
+
+    `label` says what the grey values are, with their unit; each row has a scale of its own, or all share one with `one_scale`.
+    """
+
+    name: str
+    title: str
+    rows: Sequence[str]
+    columns: Sequence[str]
+    values: Any
+    label: str
+    caption: str = ""
+    one_scale: bool = False
+
+    def __post_init__(self) -> None:
+        values = np.asarray(self.values, dtype=np.float32)
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "rows", tuple(self.rows))
+        object.__setattr__(self, "columns", tuple(self.columns))
+        expected = (len(self.rows), len(self.columns))
+        if values.ndim not in (4, 5) or values.shape[:2] != expected or (values.ndim == 5 and values.shape[4] != 3):
+            raise ConfigError(
+                f"maps {self.name!r} have shape {values.shape}; expected {(*expected, 'height', 'width')}, or that and 3 colours"
+            )
+
+
+Part = str | Figure | Table | Maps
+
+
+@dataclass(frozen=True)
+class Page:
+    """A title over parts: sentences (a string is a paragraph), figures, tables, maps; then sections, which are pages themselves."""
+
+    title: str
+    parts: Sequence[Part] = ()
+    sections: Sequence["Page"] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", tuple(self.parts))
+        object.__setattr__(self, "sections", tuple(self.sections))
+
+    def every(self, kind: type) -> list[Any]:
+        """All parts of one kind, of this page and its sections, in order."""
+        here = [part for part in self.parts if isinstance(part, kind)]
+        return here + [part for section in self.sections for part in section.every(kind)]
+
+
+def cell_text(cell: Cell, digits: int | None = None) -> str:
+    """A cell as people read it."""
+    if cell is None or (isinstance(cell, float) and math.isnan(cell)):
+        return "—"
+    if isinstance(cell, PlusMinus):
+        return (
+            cell_text(cell.value, digits)
+            if math.isnan(cell.error)
+            else f"{cell_text(cell.value, digits)} ± {cell_text(cell.error, digits)}"
+        )
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    if isinstance(cell, float):
+        return f"{cell:,.{digits}f}" if digits is not None else f"{cell:.4g}"
+    return cell
+
+
+def _plain_list(values: Any) -> tuple[Any, ...]:
+    """Numbers of NumPy and PyTorch as Python's own."""
+    found = values.tolist() if hasattr(values, "tolist") else [_plain_cell(value) for value in values]
+    return tuple(math.nan if value is None else value for value in found)
+
+
+def _plain_cell(cell: Any) -> Any:
+    return cell.item() if hasattr(cell, "item") else cell
