@@ -136,7 +136,7 @@ class Maps:
     one_scale: bool = False
 
     def __post_init__(self) -> None:
-        values = np.asarray(self.values, dtype=np.float32)
+        values = np.asarray(self.values, dtype=np.float64)
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "rows", tuple(self.rows))
         object.__setattr__(self, "columns", tuple(self.columns))
@@ -188,9 +188,9 @@ def cell_text(cell: Cell, digits: int | None = None) -> str:
 
 
 def _plain_list(values: Any) -> tuple[Any, ...]:
-    """Numbers of NumPy and PyTorch as Python's own."""
+    """Numbers of NumPy and PyTorch as Python's own, all of them floats; names as they are."""
     found = values.tolist() if hasattr(values, "tolist") else [_plain_cell(value) for value in values]
-    return tuple(math.nan if value is None else value for value in found)
+    return tuple(value if isinstance(value, str) else math.nan if value is None else float(value) for value in found)
 
 
 def _plain_cell(cell: Any) -> Any:

@@ -1,0 +1,120 @@
+"""Pages as files: text (Markdown), numbers (CSV, JSON) and pictures, each under the name of its figure or table."""
+
+import csv
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from continua.errors import ConfigError
+from continua.report.draw import FORMATS, draw_figure
+from continua.report.page import Cell, Figure, Maps, Page, PlusMinus, Table, cell_text
+from continua.report.plain import plain, rebuilt
+from continua.report.write import written_whole
+
+
+def write_page(page: Page, folder: Path, formats: Sequence[str] = ("png",)) -> list[Path]:
+    """page.md and page.json, a CSV for each table and figure, a picture of each figure in each format. Pictures that are there stay."""
+    made = [write_text(folder / "page.md", markdown(page, formats[0] if formats else None))]
+    made.append(write_text(folder / "page.json", page_json(page)))
+    made += [write_csv(part, folder / f"{part.name}.csv") for part in [*page.every(Table), *page.every(Figure)]]
+    return made + draw_page(page, folder, formats)
+
+
+def draw_page(page: Page, folder: Path, formats: Sequence[str]) -> list[Path]:
+    """The pictures of a page that are not in the folder yet."""
+    wrong = [kind for kind in formats if kind not in FORMATS]
+    if wrong:
+        raise ConfigError(f"pictures cannot be written as {wrong[0]!r}; expected some of {', '.join(FORMATS)}")
+    parts = [*page.every(Figure), *page.every(Maps)]
+    missing = [(part, path) for part in parts for kind in formats if not (path := folder / f"{part.name}.{kind}").exists()]
+    return [draw_figure(part, path) for part, path in missing]
+
+
+def page_json(page: Page) -> str:
+    return json.dumps(plain(_rounded(page)), ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def page_from(data: Any) -> Page:
+    """The page that `page_json` wrote."""
+    return rebuilt(Page, data)
+
+
+def markdown(page: Page, pictures: str | None = "png", level: int = 1, folder: str = "") -> str:
+    """The page as Markdown; figures as links to their pictures in `folder`, or left out."""
+    lines = [f"{'#' * level} {page.title}", ""]
+    for part in page.parts:
+        if isinstance(part, str):
+            lines += [part, ""]
+        elif isinstance(part, Table):
+            lines += [f"**{part.title}**", "", *table_lines(part), ""]
+        elif pictures:
+            lines += [f"![{part.title}]({folder}{part.name}.{pictures})", ""]
+        if not isinstance(part, str) and part.caption:
+            lines += [part.caption, ""]
+    return "\n".join(lines) + "".join(f"\n{markdown(section, pictures, level + 1, folder)}" for section in page.sections)
+
+
+def table_lines(table: Table) -> list[str]:
+    """A table in Markdown; columns of numbers to the right."""
+    right = [all(not isinstance(row[place], str) for row in table.rows) for place in range(len(table.heads))]
+    rows = [[cell_text(cell, column.digits) for cell, column in zip(row, table.heads, strict=True)] for row in table.rows]
+    rule = ["---:" if number else "---" for number in right]
+    return [_row(column.text for column in table.heads), _row(rule), *(_row(row) for row in rows)]
+
+
+def write_csv(part: Table | Figure, target: Path) -> Path:
+    """The numbers of a table, or of a figure's series one after the other, at full precision."""
+    rows = _table_rows(part) if isinstance(part, Table) else _figure_rows(part)
+    with written_whole(target) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(rows)
+    return target
+
+
+def write_text(target: Path, text: str) -> Path:
+    with written_whole(target) as temporary:
+        temporary.write_text(text, "utf-8")
+    return target
+
+
+def _table_rows(table: Table) -> Iterable[list[Any]]:
+    spread = [any(isinstance(row[place], PlusMinus) for row in table.rows) for place in range(len(table.heads))]
+
+    def split(cells: Iterable[Cell]) -> list[Any]:
+        found: list[Any] = []
+        for cell, wide in zip(cells, spread, strict=True):
+            found += [cell.value, cell.error] if isinstance(cell, PlusMinus) else [cell, None] if wide else [cell]
+        return found
+
+    heads: list[str] = []
+    for column, wide in zip(table.heads, spread, strict=True):
+        heads += [column.text, f"± {column.text}"] if wide else [column.text]
+    yield heads
+    yield from (split(row) for row in table.rows)
+
+
+def _figure_rows(figure: Figure) -> Iterable[list[Any]]:
+    spread = any(series.error is not None for series in figure.series)
+    yield ["series", figure.x.text, figure.y.text, *([f"± {figure.y.text}"] if spread else [])]
+    for series in figure.series:
+        errors = series.error or [None] * len(series.y)
+        for x, y, error in zip(series.x, series.y, errors, strict=True):
+            yield [series.name, x, y, *([error] if spread else [])]
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', '∣') for cell in cells)} |"
+
+
+def _rounded(page: Page) -> Page:
+    """Four digits of each map are enough to draw it again, and a third of the size."""
+    from dataclasses import replace
+
+    parts = [replace(part, values=_four_digits(part.values)) if isinstance(part, Maps) else part for part in page.parts]
+    return replace(page, parts=parts, sections=[_rounded(section) for section in page.sections])
+
+
+def _four_digits(values: np.ndarray) -> np.ndarray:
+    return np.asarray([float(f"{value:.4g}") for value in values.ravel()]).reshape(values.shape)
