@@ -87,7 +87,7 @@ def train_command(options: Namespace) -> None:
         else:
             recipe = load_recipe(asked["recipe"], given)
             if asked["print_config"]:
-                print(write_yaml(resolve(recipe, chosen_device(how.device))), end="")
+                print(write_yaml(resolve(recipe, chosen_device(how.device), how.data_dir)), end="")
                 return
             run = train(recipe, asked["out"], how, runs=asked["runs"])
     except Interrupted as stop:

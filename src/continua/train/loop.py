@@ -45,7 +45,7 @@ class Training:
     def __init__(self, run: Run, recipe: Recipe, identity: str, parts: Parts, options: RunOptions) -> None:
         self.run, self.recipe, self.identity, self.options = run, recipe, identity, options
         self.parts, self.fabric, self.net, self.optimiser = parts, parts.fabric, parts.net, parts.optimiser
-        self.stop = StopSignal()
+        self.stop = options.stop or StopSignal()
         self.forward = ForwardPass(parts, recipe, self.stop)
         self.journal = Journal(run, parts.fabric.is_global_zero, options.tensorboard)
         self.average = AveragedWeights(self.net, recipe.ema) if recipe.ema else None

@@ -137,14 +137,15 @@ def unknown_option(given: str, known: list[str]) -> ConfigError:
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with `changes` on top, mapping by mapping. Keys such as "solver.rtol" reach inside."""
+    """`base` with `changes` on top, mapping by mapping. Keys such as "solver.rtol" reach inside; an empty mapping empties."""
     result = dict(base)
     for key, value in changes.items():
         name, _, rest = str(key).partition(".")
         value = {rest: value} if rest else value
         key = name if rest else key
         inside = result.get(key)
-        result[key] = merged(inside if isinstance(inside, Mapping) else {}, value) if isinstance(value, Mapping) else value
+        both = isinstance(inside, Mapping) and isinstance(value, Mapping) and len(value) > 0
+        result[key] = merged(inside if both else {}, value) if isinstance(value, Mapping) else value
     return result
 
 

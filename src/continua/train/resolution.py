@@ -3,12 +3,13 @@
 import hashlib
 import json
 from dataclasses import asdict, replace
+from math import floor
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from continua.data import CATALOGUE
+from continua.data import CATALOGUE, load
 from continua.data.catalogue import IMAGE_FOLDER, find
 from continua.errors import ConfigError
 from continua.filters.precision import fast_on_cpu
@@ -17,13 +18,15 @@ from continua.train.parse import stretched
 from continua.train.recipe import Recipe
 
 
-def resolve(recipe: Recipe, device: str = "cpu") -> Recipe:
+def resolve(recipe: Recipe, device: str = "cpu", data_dir: "str | Path | None" = None) -> Recipe:
     """Tables looked up, "auto" decided, the model's options complete: what config.yaml of a run holds."""
     if recipe.data != IMAGE_FOLDER:
         find(recipe.data)
     recipe = _looked_up(recipe)
     if recipe.precision == "auto":
         recipe = replace(recipe, precision="bfloat16" if _fast_bfloat16(device) else "float32")
+    if recipe.drop_last == "auto":
+        recipe = replace(recipe, drop_last=_training_images(recipe, data_dir) >= recipe.batch_size)
     if recipe.encoder is not None:
         weights = encoder_weights(recipe.encoder)
         known = json.loads(weights.with_name("config.json").read_text("utf-8"))
@@ -37,6 +40,11 @@ def identity(recipe: Recipe) -> str:
     if recipe.encoder is not None:
         data["encoder"] = hashlib.sha256(encoder_weights(recipe.encoder).read_bytes()).hexdigest()
     return hashlib.sha256(json.dumps(data, sort_keys=True, default=list).encode()).hexdigest()[:16]
+
+
+def run_id(recipe: Recipe, device: str = "cpu", data_dir: "str | Path | None" = None) -> str:
+    """The identity of the run that a recipe, resolved or not, asks for: equal whenever the trainings are."""
+    return identity(resolve(recipe, device, data_dir))
 
 
 def encoder_weights(run: str) -> Path:
@@ -60,6 +68,15 @@ def _looked_up(recipe: Recipe) -> Recipe:
             f"length_by_per_class has no entry for per_class={recipe.per_class}; it has {known}. Give --epochs to choose the length"
         )
     return stretched(plain, table[recipe.per_class])
+
+
+def _training_images(recipe: Recipe, data_dir: "str | Path | None") -> int:
+    """How many images are left to train on, without reading any."""
+    if recipe.data == IMAGE_FOLDER:
+        return len(load(recipe.data, data_dir, per_class=recipe.per_class, holdout=recipe.holdout)["train"])
+    counts = CATALOGUE[recipe.data].counts["train"]
+    images = sum(counts) if recipe.per_class is None else recipe.per_class * len(counts)
+    return images - floor((recipe.holdout or 0.0) * images + 0.5)
 
 
 def _complete_options(recipe: Recipe) -> dict[str, Any]:

@@ -90,6 +90,20 @@ class Run:
         with readable_errors(self._log), open(self._log, "a", encoding="utf-8") as file:
             file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}\n")
 
+    def owner(self) -> str | None:
+        """Who is training in this folder at this moment."""
+        try:
+            handle = os.open(self.folder / ".lock", os.O_RDONLY)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return os.read(handle, 200).decode(errors="replace").strip() or "another process"
+        finally:
+            os.close(handle)
+        return None
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the folder. The system lets go of the lock when its process ends, however it ends, so no lock is ever stale."""
@@ -99,7 +113,7 @@ class Run:
             handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _take(handle)
             except BlockingIOError:
                 owner = os.read(handle, 200).decode(errors="replace").strip() or "another process"
                 raise ConfigError(f"{self.folder} is being trained in by {owner}; wait for it, or choose another --out") from None
@@ -108,6 +122,17 @@ class Run:
             yield
         finally:
             os.close(handle)
+
+
+def _take(handle: int, trials: int = 5) -> None:
+    """The exclusive lock. Someone who only looks (`Run.owner`) holds it for an instant, which must not refuse a training."""
+    for left in reversed(range(trials)):
+        try:
+            return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not left:
+                raise
+            time.sleep(0.02)
 
 
 @contextmanager

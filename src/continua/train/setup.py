@@ -9,7 +9,7 @@ from torch import nn
 
 from continua.data import DataSet, Loader, load
 from continua.errors import ConfigError
-from continua.train.devices import made_parallel
+from continua.train.devices import StopSignal, made_parallel
 from continua.train.optimiser import build_optimiser
 from continua.train.recipe import Recipe
 from continua.train.tasks import Task, task_of
@@ -29,6 +29,7 @@ class RunOptions:
     tensorboard: bool = False
     checkpoint_minutes: float = 5.0
     rank_timeout: float = 600.0
+    stop: StopSignal | None = None  # whoever owns the process's signals says here when to stop; None: the loop owns them
 
 
 @dataclass

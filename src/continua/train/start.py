@@ -9,18 +9,19 @@ import torch
 from continua.errors import ConfigError, ContinuaWarning
 from continua.train.devices import chosen_device, launch_fabric, readable_rank_errors
 from continua.train.environment import describe_environment
+from continua.train.find import run_folder
 from continua.train.loop import Training
 from continua.train.recipe import Recipe
 from continua.train.resolution import identity, resolve
-from continua.train.run import Run, runs_folder
+from continua.train.run import Run
 from continua.train.setup import RunOptions, assemble
 
 
 def train(recipe: Recipe, out: "str | Path | None" = None, options: RunOptions | None = None, *, runs: "str | Path | None" = None) -> Run:
     """Train by a recipe, in the folder `out` (else one named after the recipe under `runs`)."""
     options = options or RunOptions()
-    recipe = resolve(recipe, chosen_device(options.device))
-    folder = Path(out) if out is not None else runs_folder(runs) / f"{recipe.model}-{recipe.data}-seed{recipe.seed}-{identity(recipe)[:8]}"
+    recipe = resolve(recipe, chosen_device(options.device), options.data_dir)
+    folder = Path(out) if out is not None else run_folder(recipe, runs)
     return _carry_out(Run(folder), recipe, options, new=True)
 
 
