@@ -6,7 +6,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.t
 export TMPDIR := $(shell if [ -w "$${TMPDIR:-/tmp}" ]; then echo "$${TMPDIR:-/tmp}"; else mkdir -p .tmp && echo "$(CURDIR)/.tmp"; fi)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint format bench docs pictures clean
+.PHONY: help demo test test-slow lint format bench docs pictures results clean
 .NOTPARALLEL: # two installs at once into one environment would break it
 
 help: ## list what can be made
@@ -59,6 +59,9 @@ docs: .venv/.docs ## build the documentation into site/
 
 pictures: .venv/.docs ## draw the pictures of the README and the documentation again
 	@for script in docs/pictures/[a-z]*.py; do $(PY) "$$script" || exit 1; done
+
+results: .venv/.base ## write docs/results.md from results/*/*.json, with its pictures
+	$(PY) -c 'from continua.report.results import main; main()'
 
 clean: ## remove the environment and everything built (runs/ stays)
 	rm -rf .venv .tmp site build dist .pytest_cache .ruff_cache .hypothesis

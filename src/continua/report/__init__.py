@@ -5,12 +5,14 @@ from continua.report.draw import draw_figure
 from continua.report.files import markdown, page_from, page_json, write_page
 from continua.report.html import write_html
 from continua.report.page import Axis, Column, Figure, Maps, Page, PlusMinus, Series, Table
+from continua.report.results import Entry, entry_environment, read_entry
 from continua.report.table import show_table, size_text
 from continua.report.write import written_whole
 
 __all__ = [
     "Axis",
     "Column",
+    "Entry",
     "Figure",
     "Maps",
     "Page",
@@ -19,9 +21,11 @@ __all__ = [
     "Table",
     "contact_sheet",
     "draw_figure",
+    "entry_environment",
     "markdown",
     "page_from",
     "page_json",
+    "read_entry",
     "show_table",
     "size_text",
     "write_html",
