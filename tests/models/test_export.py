@@ -8,6 +8,7 @@ import torch
 from continua import ConfigError, create_model
 from continua.blocks import ODEBlock
 from continua.models import export_onnx, export_program, frozen, pinned
+from continua.models.frozen import tabulated
 
 pytestmark = pytest.mark.filterwarnings("ignore::continua.ContinuaWarning")
 TINY = dict(channels=(4,), num_classes=3, solver=dict(method="midpoint", steps=1))
@@ -118,3 +119,15 @@ def test_a_block_says_why_it_cannot_be_one_graph():
     assert isinstance(block, ODEBlock)
     assert "dopri5" in str(block.why_not_one_graph())
     assert create_model("odenet", **TINY).blocks[0].why_not_one_graph() is None
+
+
+def test_kernels_that_depend_on_time_are_tabulated_at_the_times_of_the_stages():
+    net = create_model("dcn_sigma_alpha_t", channels=(4,), t1=2.0, solver=dict(method="rk4", steps=2))
+    table = tabulated(net).blocks[0].field.conv1.filter
+    original = net.blocks[0].field.conv1.filter
+    assert table.times == [0.0, 0.5, 1.0, 1.5, 2.0]
+    for time in table.times:
+        found, expected = table.kernel(table.state(), time), original.kernel(original.state(), time)
+        torch.testing.assert_close(found.weight(), expected.weight())
+    with pytest.raises(ConfigError, match=r"tabulated at t = 0, 0.5.*got t = 0.3"):
+        table.kernel(table.state(), 0.3)

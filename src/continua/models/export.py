@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from continua.blocks import ODEBlock
 from continua.errors import ConfigError
-from continua.models.frozen import frozen
+from continua.models.frozen import tabulated
 from continua.models.network import Network
 
 
@@ -16,7 +16,7 @@ def export_program(net: Network, image: tuple[int, int, int] = (3, 32, 32)) -> t
     """logits = program.module()(images): one graph for batches of any size of images of (channels, height, width), weights frozen."""
     _refuse_open_ended(net)
     device = next(net.parameters()).device
-    model = _Logits(frozen(net))
+    model = _Logits(tabulated(net))
     example = torch.zeros(2, *image, device=device)
     return torch.export.export(model, (example,), dynamic_shapes={"images": {0: torch.export.Dim("batch")}})
 

@@ -2,6 +2,7 @@
 
 pinned(net)     shares the weights of `net` and trains: N-jets keep today's kernel size while σ moves
 frozen(net)     a copy for inference: N-jets become the plain kernels they are at this moment
+tabulated(net)  a frozen copy for fixed steps: filters that depend on t become one plain kernel for each time the solver asks for
 """
 
 import copy
@@ -11,8 +12,11 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from continua.blocks import ODEBlock
+from continua.errors import ConfigError
 from continua.filters import Filter, FilterConv2d, JetKernel, Kernel, Pixel, ScheduledNJet
 from continua.filters.hybrid import hybrid_kernel
+from continua.filters.kernel import PixelKernel
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -55,6 +59,33 @@ class PinnedSchedule(PinnedFilter):
         return replace(kernel, rows=taps, cols=taps)
 
 
+class TabulatedFilter(Filter):
+    """The pixels of a filter at the few times at which fixed steps evaluate it. A graph then holds kernels, not how they are made."""
+
+    time_dependent = True
+
+    def __init__(self, inner: Filter, times: list[float], hybrid: bool) -> None:
+        super().__init__(inner.in_channels, inner.out_channels)
+        self.label, self.times = inner.label, times
+        state = inner.state()
+        host = inner.read_host(state)
+        for index, time in enumerate(times):
+            kernel = inner.kernel(state, torch.tensor(time), host)
+            if hybrid and isinstance(kernel, JetKernel):
+                kernel = hybrid_kernel(kernel)
+            self.register_buffer(f"pixels{index}", kernel.weight().detach())
+
+    def state(self) -> dict[str, Tensor]:
+        return dict(self.named_buffers())
+
+    def kernel(self, state: dict[str, Tensor], t: Tensor | float | None = None, host: Any = None) -> Kernel:
+        asked = float("nan") if t is None else float(t)  # a constant of the graph, so known while it is recorded
+        index = min(range(len(self.times)), key=lambda index: abs(self.times[index] - asked))
+        if not abs(self.times[index] - asked) <= 1e-5 * max(1.0, abs(asked)):
+            raise ConfigError(f"{self.label} was tabulated at t = {', '.join(f'{time:g}' for time in self.times)}; got t = {asked:g}")
+        return PixelKernel(state[f"pixels{index}"])
+
+
 def pinned(net: Module) -> Module:
     """The same network, sharing its weights, with every kernel kept at its present size: `torch.compile` can then trace it for training.
 
@@ -71,6 +102,8 @@ def frozen(net: Module) -> Module:
     """A copy in evaluation mode whose weights are constants; filters that do not depend on t become pixels."""
     twin = copy.deepcopy(net).eval()
     for conv in _convolutions(twin):
+        if isinstance(conv.filter, TabulatedFilter):
+            continue
         if conv.filter.time_dependent:
             conv.filter = pin(conv.filter)
         elif not isinstance(conv.filter, Pixel):
@@ -80,6 +113,21 @@ def frozen(net: Module) -> Module:
             conv.filter = pixels(kernel.weight().detach())
             conv.route, conv.discretisation = "dense", "sampled"
     return twin.requires_grad_(False)
+
+
+def tabulated(net: Module) -> Module:
+    """A frozen copy of a network whose ODE blocks take fixed steps, with each kernel that depends on t made for each time of a stage."""
+    twin = copy.deepcopy(net)
+    for block in twin.modules():
+        if isinstance(block, ODEBlock):
+            steps, stages = block.solver.steps or 0, block.solver.tableau.c
+            span = (block.t1 - block.t0) / max(1, steps)
+            times = sorted({round(block.t0 + (step + stage) * span, 9) for step in range(steps) for stage in stages})
+            for conv in _convolutions(block):
+                if conv.filter.time_dependent and steps:
+                    conv.filter = TabulatedFilter(conv.filter, times, conv.discretisation == "hybrid")
+                    conv.route, conv.discretisation = "dense", "sampled"
+    return frozen(twin)
 
 
 def pin(filter: Filter) -> Filter:
