@@ -2,14 +2,29 @@
 
     ODEBlock(ConvField(...), t1=2.0)     dh/dt = f(t, h), integrated by the solver
     ResidualBlock(...)                   h + g(h): one Euler step of size 1
+    CoupledBlock(CoupledField(...))      dz/dt = f(z, θ(t)), θ(t) by a differential equation of its own
+    OrdinaryBlock(...)                   relu(h + g(h)), what a coupled block replaces
 
 A *field* is a module with `prepare(h, t0, t1)`, which realises its filters for one solve and returns f(t, h) with the tensors that need
 gradients. Any module with `forward(t, h)` is a field too.
 """
 
+from continua.blocks.coupled import CoupledBlock, CoupledField
 from continua.blocks.field import ConvField, Field
 from continua.blocks.norm import ACTIVATIONS, Activation, group_norm
 from continua.blocks.ode import ODEBlock
+from continua.blocks.ordinary import OrdinaryBlock
 from continua.blocks.residual import ResidualBlock
 
-__all__ = ["ACTIVATIONS", "Activation", "ConvField", "Field", "ODEBlock", "ResidualBlock", "group_norm"]
+__all__ = [
+    "ACTIVATIONS",
+    "Activation",
+    "ConvField",
+    "CoupledBlock",
+    "CoupledField",
+    "Field",
+    "ODEBlock",
+    "OrdinaryBlock",
+    "ResidualBlock",
+    "group_norm",
+]

@@ -5,6 +5,7 @@ A *filter* says what the kernel is: `state()` are its tensors (pixels; α and s 
     Pixel(in, out, size=3)                      k×k numbers
     NJet(in, out, order=2, sharing="layer")     Σ α_ij G_ij(x, y; σ): one σ per "layer", per output "channel" or per "pair" (σ_ji)
     ScheduledNJet(in, out, scale="linear")      σ(t), with alpha="linear" also α(t); depends on t
+    Evolved(Pixel(in, out), RDA(out))           any filter whose state follows a differential equation of its own; depends on t
 
 A *convolution* applies one. In a network without depth it is an ordinary module, `FilterConv2d(NJet(32, 32))(x)`. With
 `time_channel=True` the filter has one input channel more than the map: channel 0 reads the constant map t, as in the papers, computed as
@@ -25,25 +26,53 @@ with its norm, say); m is (1 or batch, out, h, w) or None. `ready.route` names t
 """
 
 from continua.filters.conv import FilterConv2d, RealisedConv
+from continua.filters.evolution import (
+    ConvEvolution,
+    Evolution,
+    HyperNetwork,
+    Integrated,
+    LinearEvolution,
+    ScaleDiffusion,
+    Static,
+)
+from continua.filters.evolve import EVOLUTIONS, Evolved, evolve, make_evolution
 from continua.filters.filter import Filter
 from continua.filters.fit import JetFit, fit_pixel_kernel
 from continua.filters.kernel import JetKernel, Kernel, PixelKernel
+from continua.filters.memory import Remembering
 from continua.filters.njet import NJet
+from continua.filters.path import Grid, WeightPath
 from continua.filters.pixel import Pixel
+from continua.filters.rda import RDA
 from continua.filters.schedule import ScheduledNJet
 from continua.filters.tuning import Tuning
 
 __all__ = [
+    "EVOLUTIONS",
+    "RDA",
+    "ConvEvolution",
+    "Evolution",
+    "Evolved",
     "Filter",
     "FilterConv2d",
+    "Grid",
+    "HyperNetwork",
+    "Integrated",
     "JetFit",
     "JetKernel",
     "Kernel",
+    "LinearEvolution",
     "NJet",
     "Pixel",
     "PixelKernel",
     "RealisedConv",
+    "Remembering",
+    "ScaleDiffusion",
     "ScheduledNJet",
+    "Static",
     "Tuning",
+    "WeightPath",
+    "evolve",
     "fit_pixel_kernel",
+    "make_evolution",
 ]

@@ -1,0 +1,147 @@
+"""Kernels that react, diffuse and drift: dw/dt = σ(τ Δw + v·∇w + ρ w) (ANODEV2 eq. 8), the paper's example of an evolution."""
+
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from continua.errors import ConfigError, ContinuaError, ContinuaWarning
+from continua.filters.evolution import Evolution
+from continua.filters.path import Grid, curve, slopes_between, stack_along
+from continua.filters.spectral import WAVE_NUMBERS, operate, propagate, rates, wave_numbers
+from continua.ode import SolverConfig
+
+NONLINEARITIES: dict[str, Callable[[Tensor], Tensor]] = {
+    "identity": lambda x: x,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "relu": torch.relu,
+    "softsign": nn.functional.softsign,
+    "sin": torch.sin,
+}
+AMPLIFICATION = 10.0
+"""Warn when negative diffusion makes the finest mode of a kernel this much stronger by the end of the block."""
+
+
+class RDA(Evolution):
+    """Reaction ρ, diffusion τ = (τ_y, τ_x) and advection v = (v_y, v_x) for every output channel: five numbers each, starting at zero.
+
+    nonlinearity    σ by name, or any callable; "identity": linear, in closed form at any t (eq. 12)
+    around          "weights": σ of the weights after each step of the grid (eq. 13, what the paper runs; no differential equation: its
+                    result depends on the number of steps, and between them it is interpolated); "rate": σ of the rate (eq. 8), integrated
+    wave_numbers    "integer" or "radian" (per pixel: v = 1 moves one pixel in unit time)
+    antidiffusion   None, or how far below zero τ may go: τ < 0 sharpens, and amplifies the finest modes exponentially. A negative τ is
+                    then replaced by b tanh(τ/b), b = antidiffusion: of slope 1 at zero, never below −b
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        *,
+        nonlinearity: "str | Callable[[Tensor], Tensor]" = "tanh",
+        around: str = "weights",
+        wave_numbers: str = "integer",
+        antidiffusion: float | None = None,
+        solver: "SolverConfig | Mapping[str, Any] | None" = None,
+    ) -> None:
+        super().__init__(solver)
+        if isinstance(nonlinearity, str) and nonlinearity not in NONLINEARITIES:
+            raise ConfigError(f"nonlinearity is one of {', '.join(NONLINEARITIES)} or a callable; got {nonlinearity!r}")
+        if around not in ("weights", "rate"):
+            raise ConfigError(f"the nonlinearity is around the 'weights' (eq. 13) or the 'rate' (eq. 8); got around={around!r}")
+        if wave_numbers not in WAVE_NUMBERS:
+            raise ConfigError(f"wave_numbers is {' or '.join(map(repr, WAVE_NUMBERS))}; got {wave_numbers!r}")
+        if antidiffusion is not None and not antidiffusion > 0:
+            raise ConfigError(f"antidiffusion is None (τ is free) or a bound above 0 on −τ; got {antidiffusion}")
+        self.sigma_name = nonlinearity if isinstance(nonlinearity, str) else getattr(nonlinearity, "__name__", "custom")
+        self.nonlinear = NONLINEARITIES[nonlinearity] if isinstance(nonlinearity, str) else nonlinearity
+        self.linear = nonlinearity == "identity"
+        self.around, self.wave_numbers, self.antidiffusion = around, wave_numbers, antidiffusion
+        self.has_rate = self.linear or around == "rate"
+        self.tau = nn.Parameter(torch.zeros(channels, 2))
+        self.v = nn.Parameter(torch.zeros(channels, 2))
+        self.rho = nn.Parameter(torch.zeros(channels))
+        self._warned = False
+
+    @property
+    def diffusivity(self) -> Tensor:
+        """τ as it acts, after its bound."""
+        if self.antidiffusion is None:
+            return self.tau
+        bound = self.antidiffusion
+        return torch.where(self.tau < 0, bound * torch.tanh(self.tau / bound), self.tau)
+
+    def rates(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        """λ of every mode of kernels like w: growth and turn."""
+        if w.ndim < 4 or w.shape[-4] != len(self.rho):
+            shape = f"({len(self.rho)}, in, rows, cols)"
+            raise ConfigError(f"this reaction–diffusion–advection is for kernels of shape {shape}; got {tuple(w.shape)}")
+        k = wave_numbers(w.shape[-2], w.shape[-1], self.wave_numbers, w)
+        return rates(k, self.diffusivity.to(w), self.v.to(w), self.rho.to(w))
+
+    def forward(self, t: Tensor, w: Tensor) -> Tensor:
+        if not self.has_rate:
+            raise ConfigError(
+                "eq. 13 applies its nonlinearity to the weights after each step and has no rate of change: the more steps, the smaller the "
+                "weights. Use nonlinearity='identity' (eq. 12) or around='rate' (eq. 8)"
+            )
+        return self.nonlinear(operate(w, *self.rates(w)))
+
+    def prepare(self, w: Tensor, grid: Grid) -> dict[str, Tensor]:
+        if self.linear:
+            growth, turn = self.rates(w)
+            return {"weight": w, "growth": growth, "turn": turn}
+        if self.around == "rate":
+            return super().prepare(w, grid)
+        nodes = self.nodes(w, grid)
+        return curve(nodes, slopes_between(nodes, grid.step))
+
+    def nodes(self, w: Tensor, grid: Grid) -> Tensor:
+        growth, turn = self.rates(w)
+        if self.linear:
+            return stack_along(lambda t: propagate(w, growth, turn, t - grid.start), grid)
+        if self.around == "rate":
+            return super().nodes(w, grid)
+        found = [w]
+        for _ in range(grid.steps):  # eq. 13: the linear step, exactly, then σ
+            found.append(self.nonlinear(propagate(found[-1], growth, turn, grid.step)))
+        return torch.stack(found)
+
+    def read(self, tensors: Mapping[str, Tensor], t: Tensor, grid: Grid) -> Tensor:
+        if self.linear:
+            return propagate(tensors["weight"], tensors["growth"], tensors["turn"], t - grid.start)
+        return super().read(tensors, t, grid)
+
+    @torch.no_grad()
+    def watch(self, label: str, w: Tensor, grid: Grid) -> None:
+        """Refuse numbers that are not finite; warn once of a τ that amplifies fine modes."""
+        finest = [float(abs(k).max()) ** 2 for k in self._modes(w)]
+        strength = (-self.diffusivity).clamp(min=0) @ self.tau.new_tensor(finest) * (grid.end - grid.start)
+        strongest, lowest, *others = torch.stack(
+            [strength.max(), self.diffusivity.min(), self.tau.sum(), self.v.sum(), self.rho.sum()]
+        ).tolist()
+        if not all(math.isfinite(value) for value in (lowest, *others)):
+            raise ContinuaError(
+                f"τ, v or ρ of {label} is no longer a finite number: the training has diverged. Lower the learning rate, give the "
+                "evolution its own (optimiser.evolution_lr_factor), or bound τ with antidiffusion=0.1."
+            )
+        if strongest > math.log(AMPLIFICATION) and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"τ of {label} is {lowest:.3g}: negative diffusion amplifies the finest modes of its kernels up to "
+                f"{math.exp(min(strongest, 700.0)):.3g} times. Bound it with antidiffusion=0.1, or give the evolution weight decay or a "
+                "lower learning rate.",
+                ContinuaWarning,
+                stacklevel=4,
+            )
+
+    def _modes(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        k = wave_numbers(w.shape[-2], w.shape[-1], self.wave_numbers, torch.zeros((), dtype=torch.float64))
+        return k.y, k.x
+
+    def extra_repr(self) -> str:
+        how = "linear" if self.linear else f"{self.sigma_name} around the {self.around}"
+        return f"{len(self.rho)}, {how}, {self.wave_numbers} wave numbers"
