@@ -51,6 +51,7 @@ def _parser() -> tuple[ArgumentParser, dict[str, Action]]:
     parser = _command("Neural networks that are continuous in space, depth and weight.")
     parser.add_argument("--version", action="version", version=f"continua {_version()}", help="print the version and exit")
     from continua.train.commands import add_evaluate_arguments, add_train_arguments
+    from continua.train.sweeps.command import add_sweep_arguments
 
     commands = parser.add_subcommands(dest="command", metavar="COMMAND")
     actions: dict[str, Action] = {}
@@ -67,6 +68,11 @@ def _parser() -> tuple[ArgumentParser, dict[str, Action]]:
     commands.add_subcommand("train", train, help="train a network by a recipe, or resume a run")
     commands.add_subcommand("evaluate", evaluate, help="look closely at a finished run")
     actions |= {"train": _train, "evaluate": _evaluate}
+
+    sweep = _command("A grid of trainings from one YAML file, here or on a Slurm cluster; does only what is missing.")
+    add_sweep_arguments(sweep)
+    commands.add_subcommand("sweep", sweep, help="carry out a grid of trainings, here or on a Slurm cluster")
+    actions["sweep"] = _sweep
 
     data = _command("Data sets: what is known, what is here, whether it is right.")
     commands.add_subcommand("data", data, help="list, fetch and check data sets")
@@ -246,6 +252,12 @@ def _evaluate(options: Namespace) -> None:
     from continua.train.commands import evaluate_command
 
     evaluate_command(options)
+
+
+def _sweep(options: Namespace) -> None:
+    from continua.train.sweeps.command import sweep_command
+
+    sweep_command(options)
 
 
 def _demo(options: Namespace) -> None:

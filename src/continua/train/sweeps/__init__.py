@@ -1,0 +1,8 @@
+"""Sweeps: a grid of trainings from one YAML file, each an independent run, carried out by submitit on this machine or on a Slurm cluster."""
+
+from continua.train.sweeps.cell import Cell
+from continua.train.sweeps.driver import Outcome, run_sweep
+from continua.train.sweeps.file import Sweep, load_sweep
+from continua.train.sweeps.results import summarise
+
+__all__ = ["Cell", "Outcome", "Sweep", "load_sweep", "run_sweep", "summarise"]

@@ -1,0 +1,121 @@
+"""`continua sweep FILE`: options in, a table and a line on how to go on out."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from jsonargparse import ArgumentParser, Namespace
+
+from continua.errors import ConfigError, ContinuaError
+
+if TYPE_CHECKING:
+    from continua.train.sweeps.driver import Outcome
+    from continua.train.sweeps.executors import Executor
+    from continua.train.sweeps.file import Sweep
+
+
+def add_sweep_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", type=Path, help="the sweep: a YAML file with recipes, models, data, per_class, seeds, …")
+    parser.add_argument("--on", type=Literal["local", "slurm"], default="local", help="processes here, or jobs on a Slurm cluster")
+    parser.add_argument("--runs", type=Path | None, default=None, help="folder of all runs (else CONTINUA_RUNS, else ./runs)")
+    parser.add_argument("--jobs", type=int | None, default=None, help="cells at a time (local: 1; slurm: as many as the cluster takes)")
+    parser.add_argument("--threads", type=int | None, default=None, help="threads of each cell (local: cores / jobs; slurm: cpus_per_task)")
+    parser.add_argument("--device", type=str, default="auto", help="auto, cpu or cuda")
+    parser.add_argument("--data-dir", type=Path | None, default=None, help="folder of all data sets (else CONTINUA_DATA, else the cache)")
+    parser.add_argument("--checkpoint-minutes", type=float, default=5.0, help="within long epochs, save this often")
+    parser.add_argument("--status", action="store_true", help="only show how all cells are")
+    parser.add_argument("--cancel", action="store_true", help="have the sweep's jobs on the cluster save and stop")
+
+
+def sweep_command(options: Namespace) -> None:
+    """Run `continua sweep`."""
+    from continua.train.devices import chosen_device
+    from continua.train.sweeps.driver import cancel, run_sweep
+    from continua.train.sweeps.file import load_sweep
+    from continua.train.sweeps.table import View
+
+    sweep = load_sweep(options.file, options.runs, chosen_device(options.device), options.data_dir)
+    if options.status:
+        return _show(sweep)
+    executor = _executor(sweep, options.on)
+    if options.cancel:
+        if not executor.survives:
+            raise ConfigError("--cancel is for jobs on a cluster; a local sweep is stopped by Ctrl-C where it runs")
+        print(f"asked {cancel(sweep, executor)} jobs to save and stop; {_go_on(options)} takes them up again")
+        return None
+    with View(sweep.name) as view:
+        outcome = run_sweep(sweep, executor, _run_options(options, sweep), jobs=_jobs(options), watch=view)
+    return _report(sweep, outcome, options, executor)
+
+
+def _executor(sweep: "Sweep", on: str) -> "Executor":
+    from continua.train.sweeps.executors import Local, Slurm
+    from continua.train.sweeps.status import jobs_folder
+
+    return Local(jobs_folder(sweep)) if on == "local" else Slurm(jobs_folder(sweep), sweep.slurm)
+
+
+def _jobs(options: Namespace) -> int | None:
+    return 1 if options.jobs is None and options.on == "local" else options.jobs
+
+
+def _run_options(options: Namespace, sweep: "Sweep") -> "RunOptions":  # noqa: F821
+    from continua.train.setup import RunOptions
+
+    threads = options.threads
+    if threads is None:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        threads = max(1, cores // (_jobs(options) or 1)) if options.on == "local" else int(sweep.slurm.get("cpus_per_task", 1))
+    data = options.data_dir.absolute() if options.data_dir is not None else None
+    return RunOptions(data, options.device, threads, progress="lines", checkpoint_minutes=options.checkpoint_minutes)
+
+
+def _report(sweep: "Sweep", outcome: "Outcome", options: Namespace, executor: "Executor") -> None:
+    from continua.train.sweeps.results import show_results, write_results
+    from continua.train.sweeps.table import summary
+
+    path = write_results(sweep, outcome.statuses)
+    show_results(sweep, outcome.statuses)
+    print(f"{sweep.name}: {summary(outcome.statuses)}; wrote {path}")
+    if outcome.signal:
+        if executor.survives:
+            print(f"the jobs go on in the queue: {_go_on(options)} watches them again, with --cancel they save and stop")
+        else:
+            print(f"stopped, every cell saved; go on with: {_go_on(options)}")
+        raise SystemExit(128 + outcome.signal)
+    failed = [one for one in outcome.statuses if one.state == "failed"]
+    for one in failed:
+        print(f"failed twice: {one.cell.name} in {one.cell.folder}: {one.error}", file=sys.stderr)
+    left = [one for one in outcome.statuses if one.state not in ("failed", "done")]
+    if failed or left:
+        what = [f"{len(failed)} failed twice"] * bool(failed) + [f"{len(left)} were cancelled"] * bool(left)
+        raise ContinuaError(f"of {len(sweep)} cells {' and '.join(what)}; {_go_on(options)} tries them again")
+
+
+def _show(sweep: "Sweep") -> None:
+    import shutil
+
+    from continua.train.sweeps.results import show_results
+    from continua.train.sweeps.status import read_statuses
+    from continua.train.sweeps.table import show_status
+
+    statuses = read_statuses(sweep)
+    there = [one for one in statuses if one.on == "slurm" and one.job is not None and one.state != "done"]
+    if there and shutil.which("squeue"):
+        states = _executor(sweep, "slurm").states([str(one.job) for one in there])
+        for one in there:
+            now = states[str(one.job)]
+            if now.kind != "ended":
+                one.state, one.said = now.kind, now.said
+    show_status(statuses, sweep.name)
+    show_results(sweep, statuses)
+
+
+def _go_on(options: Namespace) -> str:
+    """The command as it was typed, as far as it matters."""
+    words = ["continua", "sweep", str(options.file), "--on", options.on]
+    for name in ("runs", "jobs", "threads", "data_dir"):
+        value = getattr(options, name)
+        words += [f"--{name.replace('_', '-')}", str(value)] if value is not None else []
+    return " ".join(words)
