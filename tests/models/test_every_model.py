@@ -38,8 +38,9 @@ def has_time(net: Network) -> bool:
 
 
 def is_per_sample(net: Network) -> bool:
-    """BatchNorm in training mode is the only layer of the zoo that mixes samples or counts batches."""
-    return not any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in net.modules())
+    """BatchNorm, which mixes samples, and dropout are the only layers of the zoo that behave differently in training."""
+    dropping = any(isinstance(module, nn.Dropout) and module.p > 0 for module in net.modules())
+    return not dropping and not any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in net.modules())
 
 
 @pytest.mark.parametrize("name", MODELS)

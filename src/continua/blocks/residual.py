@@ -6,28 +6,38 @@ from typing import Any
 from torch import Tensor, nn
 
 from continua.blocks.norm import Activation, group_norm
-from continua.filters import Filter, FilterConv2d
+from continua.filters import Filter, FilterConv2d, Pixel
 
 
 class ResidualBlock(nn.Module):
-    """norm → act → conv → norm → act → conv, added to the input. Convolutions have no bias."""
+    """norm → act → conv → norm → act → conv, added to the input. Convolutions have no bias.
+
+    With a `stride` or another number of `out_channels` the first convolution carries them, and what is added is not the input but a 1×1
+    convolution of act(norm(input)) (He et al. 2016b, as Chen et al. 2018 use it).
+    """
 
     def __init__(
         self,
         channels: int,
         make_filter: Callable[[int, int], Filter],
         *,
+        out_channels: int | None = None,
+        stride: int = 1,
         activation: str = "relu",
         norm_groups: "int | str" = 32,
         conv_options: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
+        wide, options = out_channels or channels, conv_options or {}
         self.norm1 = group_norm(channels, norm_groups)
-        self.conv1 = FilterConv2d(make_filter(channels, channels), **(conv_options or {}))
-        self.norm2 = group_norm(channels, norm_groups)
-        self.conv2 = FilterConv2d(make_filter(channels, channels), **(conv_options or {}))
+        self.conv1 = FilterConv2d(make_filter(channels, wide), stride=stride, **options)
+        self.norm2 = group_norm(wide, norm_groups)
+        self.conv2 = FilterConv2d(make_filter(wide, wide), **options)
+        self.shortcut = FilterConv2d(Pixel(channels, wide, size=1), stride=stride) if (wide, stride) != (channels, 1) else None
         self.act = Activation(activation)
 
     def forward(self, h: Tensor) -> Tensor:
-        change = self.conv1(self.act(self.norm1(h), overwrite=True))
-        return h + self.conv2(self.act(self.norm2(change), overwrite=True))
+        ready = self.act(self.norm1(h), overwrite=True)
+        if self.shortcut is not None:
+            h = self.shortcut(ready)
+        return h + self.conv2(self.act(self.norm2(self.conv1(ready)), overwrite=True))

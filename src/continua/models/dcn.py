@@ -125,16 +125,21 @@ class Down(nn.Module):
 
 
 class Head(nn.Module):
-    """norm → act → global average pool → linear."""
+    """norm → act → global average pool → dropout → linear."""
 
-    def __init__(self, channels: int, num_classes: int, activation: str, norm_groups: "int | str") -> None:
+    def __init__(self, channels: int, num_classes: int, activation: str, norm_groups: "int | str", dropout: float = 0.0) -> None:
         super().__init__()
         self.norm = group_norm(channels, norm_groups)
         self.act = Activation(activation)
+        self.dropout = nn.Dropout(dropout)
         self.linear = nn.Linear(channels, num_classes)
 
+    def pool(self, h: Tensor) -> Tensor:
+        """What the linear layer reads, (batch, channels)."""
+        return self.act(self.norm(h), overwrite=True).mean((2, 3))
+
     def forward(self, h: Tensor) -> Tensor:
-        return self.linear(self.act(self.norm(h), overwrite=True).mean((2, 3)))
+        return self.linear(self.dropout(self.pool(h)))
 
 
 FIXED = ("filters", "continuous", "everywhere")

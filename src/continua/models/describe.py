@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from continua.blocks import ConvField, ODEBlock, ResidualBlock
+from continua.blocks import ConvField, CoupledField, ODEBlock, OrdinaryBlock, ResidualBlock
 from continua.blocks.norm import Activation
-from continua.filters import Filter, FilterConv2d, NJet, Pixel, ScheduledNJet
+from continua.filters import Evolved, Filter, FilterConv2d, NJet, Pixel, ScheduledNJet
+from continua.models.anodev2 import PooledHead
 from continua.models.dcn import Down, Head
 from continua.models.flops import FlopCount
 from continua.models.frozen import pixels
@@ -97,7 +98,7 @@ def describe(net: Network, image: Size) -> Description:
     shadow = _shadow(net)
     h = walk("stem", shadow.stem, net.stem, torch.zeros(1, *image))
     for index, block in enumerate(shadow.blocks):
-        if index:
+        if index and not isinstance(net.transitions[index - 1], nn.Identity):
             h = walk(f"transition {index}", shadow.transitions[index - 1], net.transitions[index - 1], h)
         h = walk(f"block {index + 1}", block, net.blocks[index], h)
     walk("head", shadow.head, net.head, h)
@@ -119,7 +120,9 @@ def _(module: Filter) -> list[str]:
 @layers.register
 def _(module: FilterConv2d) -> list[str]:
     size = kernel_size(module.filter)
-    kind = {Pixel: "conv", NJet: "N-jet", ScheduledNJet: "N-jet"}.get(type(module.filter), type(module.filter).__name__)
+    base = module.filter.inner if isinstance(module.filter, Evolved) else module.filter
+    kind = {Pixel: "conv", NJet: "N-jet", ScheduledNJet: "N-jet"}.get(type(base), type(base).__name__)
+    kind += " θ(t)" if isinstance(module.filter, Evolved) else ""
     if isinstance(module.filter, ScheduledNJet):
         moving = {"linear": "σ(t)", "quadratic": "σ(t²)", "diffusion": "σ²(t)=σ₀²+2τt"}[module.filter.scale]
         kind += f" {moving}" + (", α(t)" if "alpha" not in module.filter.state() else "")
@@ -135,8 +138,19 @@ def _(module: Activation) -> list[str]:
 
 
 @layers.register
-def _(module: nn.GroupNorm) -> list[str]:
+def _(module: nn.GroupNorm | nn.BatchNorm2d) -> list[str]:
     return ["norm"]
+
+
+@layers.register
+def _(module: nn.Conv2d) -> list[str]:
+    stride = f", ÷{module.stride[0]}" if module.stride[0] > 1 else ""
+    return [f"conv {module.kernel_size[0]}×{module.kernel_size[1]}{stride}"]
+
+
+@layers.register
+def _(module: nn.MaxPool2d | nn.AdaptiveMaxPool2d) -> list[str]:
+    return ["max pool"]
 
 
 @layers.register
@@ -157,6 +171,12 @@ def _(module: ResidualBlock) -> list[str]:
 
 
 @layers.register
+def _(module: CoupledField | OrdinaryBlock) -> list[str]:
+    chain = [name for conv in module.convs for name in (*layers(conv), "norm", *layers(module.act))]
+    return [*chain[:-1], "+ shortcut", chain[-1]] if isinstance(module, OrdinaryBlock) else chain
+
+
+@layers.register
 def _(module: ODEBlock) -> list[str]:
     return layers(module.field)
 
@@ -168,7 +188,8 @@ def _(module: Down) -> list[str]:
 
 @layers.register
 def _(module: Head) -> list[str]:
-    return ["norm", *layers(module.act), "mean over pixels", *layers(module.linear)]
+    dropout = [f"dropout {module.dropout.p:g}"] if module.dropout.p else []
+    return ["norm", *layers(module.act), "mean over pixels", *dropout, *layers(module.linear)]
 
 
 def kernel_size(filter: Any) -> int:
@@ -193,9 +214,9 @@ def _shadow(net: Network) -> Network:
 def _kind(module: nn.Module) -> str:
     if isinstance(module, ODEBlock):
         return "ode"
-    if isinstance(module, ResidualBlock):
+    if isinstance(module, ResidualBlock | OrdinaryBlock):
         return "residual"
-    return "head" if isinstance(module, Head) else "plain"
+    return "head" if isinstance(module, Head | PooledHead) else "plain"
 
 
 def _note(module: nn.Module) -> str:
