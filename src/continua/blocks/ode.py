@@ -118,6 +118,7 @@ class ODEBlock(nn.Module):
         state, first, t, size = (h,), None, self.t0, (end - self.t0) / steps
         for index in range(steps):
             t_next = end if index == steps - 1 else self.t0 + (index + 1) * size
+            rate.on_step(index, False)
             attempt = stepper.step(rate, t, t_next, state, first)
             state, t, first = attempt.y1, t_next, stepper.next_first(attempt)
         self.stats = None

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from continua.blocks import ODEBlock
+from continua.blocks import ODEBlock, Period
 from continua.errors import ConfigError
 from continua.ode import SolverConfig, Stats, broadcast_time
 
@@ -29,6 +29,7 @@ class Network(nn.Module):
     blocks: nn.ModuleList
     transitions: nn.ModuleList
     head: nn.Module
+    multiscale: bool = False  # True: the head reads the states after all blocks, not the last alone
 
     @property
     def config(self) -> dict[str, Any]:
@@ -37,14 +38,26 @@ class Network(nn.Module):
 
     def forward(self, images: Tensor, *, t1: EndTimes | None = None, input_scale: "float | Tensor | None" = None) -> Tensor:
         """Logits. `t1`: end times of some blocks by index, one number or one per sample; `input_scale`: factor of all block inputs."""
-        return self.forward_head(self.forward_features(images, t1=t1, input_scale=input_scale))
+        walk = self.forward_scales if self.multiscale else self.forward_features
+        return self.forward_head(walk(images, t1=t1, input_scale=input_scale))
 
     def forward_features(self, images: Tensor, *, t1: EndTimes | None = None, input_scale: "float | Tensor | None" = None) -> Tensor:
         """The state after the last block."""
         return self._walk(images, len(self.blocks), t1, input_scale)
 
-    def forward_head(self, h: Tensor) -> Tensor:
-        """Logits from the state after the last block."""
+    def forward_scales(
+        self, images: Tensor, *, t1: EndTimes | None = None, input_scale: "float | Tensor | None" = None
+    ) -> list[Tensor]:
+        """The states after each block, first to last."""
+        states: list[Tensor] = []
+        self._walk(images, len(self.blocks), t1, input_scale, states)
+        return states
+
+    def forward_head(self, h: "Tensor | Sequence[Tensor]") -> Tensor:
+        """Logits from the state after the last block; a multiscale network needs those after every block, `forward_scales(images)`."""
+        if self.multiscale == isinstance(h, Tensor):
+            wanted = "the states after all blocks, forward_scales(images)" if self.multiscale else "the state after the last block"
+            raise ConfigError(f"the head of {self.name or type(self).__name__} reads {wanted}")
         return self.head(h)
 
     def forward_intermediates(
@@ -58,7 +71,8 @@ class Network(nn.Module):
     ) -> Tensor:
         """States inside the network, (time, batch, channels, height, width).
 
-        Of an ODE block: h at `times` (default: its start and end). Of a block without time: the state before and after it.
+        Of an ODE block: h at `times` (default: its start and end). Of a block without time: the state before and after it; of a
+        period of a Runge–Kutta network, the state before it and after each of its time-steps.
         """
         index = self._index(block)
         h = self._enter(self._walk(images, index, t1, input_scale), index, input_scale)
@@ -68,7 +82,7 @@ class Network(nn.Module):
                 raise ConfigError(
                     f"block {index} of {self.name or type(self).__name__} has no time; leave out `times` for its input and output"
                 )
-            return torch.stack([h, here(h)])
+            return torch.stack(here.states(h) if isinstance(here, Period) else [h, here(h)])
         end = self._end_times(t1).get(index)
         if times is None:
             last = torch.as_tensor(here.t1 if end is None else end, dtype=torch.float64)
@@ -100,14 +114,23 @@ class Network(nn.Module):
 
         save_pretrained(self, folder)
 
-    def _walk(self, images: Tensor, blocks: int, t1: EndTimes | None, input_scale: "float | Tensor | None") -> Tensor:
-        """The output of the first `blocks` blocks (of the stem for 0)."""
+    def _walk(
+        self,
+        images: Tensor,
+        blocks: int,
+        t1: EndTimes | None,
+        input_scale: "float | Tensor | None",
+        states: list[Tensor] | None = None,
+    ) -> Tensor:
+        """The output of the first `blocks` blocks (of the stem for 0); `states` collects those of all."""
         end = self._end_times(t1)
         h = self.stem(images)
         for index in range(blocks):
             h = self._enter(h, index, input_scale)
             block = self.blocks[index]
             h = block(h, end[index]) if index in end else block(h)
+            if states is not None:
+                states.append(h)
         return h
 
     def _enter(self, h: Tensor, index: int, input_scale: "float | Tensor | None") -> Tensor:

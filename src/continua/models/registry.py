@@ -29,7 +29,9 @@ class ModelEntry:
     tiny: Mapping[str, Any]
 
 
+Spelled = Callable[[str], "tuple[str, dict[str, Any]] | None"]
 _ENTRIES: dict[str, ModelEntry] = {}
+_SPELLINGS: list[Spelled] = []
 
 
 def register_model(
@@ -47,8 +49,14 @@ def register_model(
     return register
 
 
+def register_spelling(spelled: Spelled) -> None:
+    """Names that a paper makes by rule: `spelled(name)` gives the registered model and the options it stands for, or None."""
+    _SPELLINGS.append(spelled)
+
+
 def model_entry(name: str) -> ModelEntry:
     """What is known about a model besides its layers."""
+    name, _ = _unspelled(name)
     if name not in _ENTRIES:
         near = get_close_matches(name, _ENTRIES, n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else "list_models() shows what there is"
@@ -63,16 +71,29 @@ def list_models(pattern: str = "*") -> list[str]:
 
 def create_model(name: str, **options: Any) -> Network:
     """Build a registered model. `net.config` holds its name and every option, and builds the same model again."""
+    name, meant = _unspelled(name)
     entry = model_entry(name)
     known = option_names(name)
+    for option in meant.keys() & options.keys():
+        if options[option] != meant[option]:
+            raise ConfigError(f"the name says {option}={meant[option]!r} and the option {options[option]!r}; leave out the option")
     for option in options:
         if option not in known:
             near = get_close_matches(option, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
             raise ConfigError(f"{name} has no option {option!r}; {hint}")
-    net = entry.build(**options)
+    net = entry.build(**{**meant, **options})
     net.name = name
     return net
+
+
+def _unspelled(name: str) -> tuple[str, dict[str, Any]]:
+    """A registered name and options, from a name that may be spelled as in a paper."""
+    if name not in _ENTRIES:
+        for spelled in _SPELLINGS:
+            if (found := spelled(name)) is not None:
+                return found
+    return name, {}
 
 
 def option_names(name: str) -> list[str]:
