@@ -1,6 +1,9 @@
 """The zoo: models by name, each with the exact parameter count of its paper."""
 
+from continua.models import anodev2 as _anodev2  # registers its models  # noqa: F401
 from continua.models import dcn as _dcn  # registers its models  # noqa: F401
+from continua.models import features as _features  # noqa: F401
+from continua.models import rknet as _rknet  # noqa: F401
 from continua.models.export import export_onnx, export_program
 from continua.models.frozen import frozen, pinned
 from continua.models.network import Network
