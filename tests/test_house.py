@@ -28,7 +28,8 @@ BELOW = {
     "models": {"blocks", "filters", "ode"},
     "data": set(),
     "report": set(),
-    "train": {"models", "filters", "data", "report"},  # filters: which number types are fast here
+    # train: filters, which number types are fast here; analysis, to hand it a run as the subject of its questions
+    "train": {"models", "filters", "data", "analysis", "report"},
     # analysis: looks inside networks, down to filters and solvers, and says how its numbers are shown
     "analysis": {"models", "blocks", "filters", "ode", "data", "report"},
     "studies": {"train", "analysis", "report"},

@@ -19,11 +19,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0 on success, 2 with one line on stderr on an error a person can act on."""
     keep_freed_memory()
     words = list(sys.argv[1:] if argv is None else argv)
-    parser, actions = _parser()
-    if not words:
-        parser.print_help()
-        return 0
     try:
+        parser, actions = _parser(words)
+        if not words:
+            parser.print_help()
+            return 0
         action, arguments = _chosen(parser.parse_args(_checked(words)), actions)
         action(arguments)
         sys.stdout.flush()
@@ -47,10 +47,12 @@ def _command(description: str) -> ArgumentParser:
     return parser
 
 
-def _parser() -> tuple[ArgumentParser, dict[str, Action]]:
+def _parser(words: list[str]) -> tuple[ArgumentParser, dict[str, Action]]:
     parser = _command("Neural networks that are continuous in space, depth and weight.")
     parser.add_argument("--version", action="version", version=f"continua {_version()}", help="print the version and exit")
+    from continua.analysis.command import add_analyse_arguments
     from continua.train.commands import add_evaluate_arguments, add_train_arguments
+    from continua.train.report_command import add_report_arguments
     from continua.train.sweeps.command import add_sweep_arguments
 
     commands = parser.add_subcommands(dest="command", metavar="COMMAND")
@@ -73,6 +75,14 @@ def _parser() -> tuple[ArgumentParser, dict[str, Action]]:
     add_sweep_arguments(sweep)
     commands.add_subcommand("sweep", sweep, help="carry out a grid of trainings, here or on a Slurm cluster")
     actions["sweep"] = _sweep
+
+    analyse = _command("Ask a question of trained networks.")
+    add_analyse_arguments(analyse, _after("analyse", words))
+    commands.add_subcommand("analyse", analyse, help="ask a question of trained networks")
+    report = _command("One self-contained HTML page about one or several runs: table, curves, scales, cost, and what was analysed.")
+    add_report_arguments(report)
+    commands.add_subcommand("report", report, help="an HTML page about runs")
+    actions |= {"analyse": _analyse, "report": _report}
 
     data = _command("Data sets: what is known, what is here, whether it is right.")
     commands.add_subcommand("data", data, help="list, fetch and check data sets")
@@ -114,10 +124,16 @@ def _checked(words: list[str]) -> list[str]:
     """Options of `continua train` are the fields of a recipe: misspelt ones are refused with the nearest field."""
     from continua.train.commands import checked_words
 
-    if "train" not in words or words[: words.index("train")] not in ([], ["--debug"]):
+    if not _after("train", words):
         return words
     start = words.index("train") + 1
     return words[:start] + checked_words(words[start:])
+
+
+def _after(command: str, words: list[str]) -> list[str]:
+    """What follows the command, if it is this one."""
+    given = words[words.index(command) + 1 :] if command in words else []
+    return given if words[: len(words) - len(given)] in ([command], ["--debug", command]) else []
 
 
 def _chosen(options: Namespace, actions: dict[str, Action]) -> tuple[Action, Namespace]:
@@ -258,6 +274,19 @@ def _sweep(options: Namespace) -> None:
     from continua.train.sweeps.command import sweep_command
 
     sweep_command(options)
+
+
+def _analyse(options: Namespace) -> None:
+    from continua.analysis.command import analyse_command
+    from continua.train.subject import subject_of
+
+    analyse_command(options.as_dict(), subject_of)
+
+
+def _report(options: Namespace) -> None:
+    from continua.train.report_command import report_command
+
+    report_command(options)
 
 
 def _demo(options: Namespace) -> None:

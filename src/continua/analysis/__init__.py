@@ -30,7 +30,25 @@ and a command, `continua analyse scales runs/x`. A new one is a file `analysis/N
 Long ones store their pieces: `subject.keep("c = 0.5", make)` calls `make` only where an interrupted analysis has not kept that piece.
 """
 
+from continua.analysis.answers import Answer, answer
+from continua.analysis.contrast import contrast
+from continua.analysis.known import find_question, known_questions
+from continua.analysis.pattern_completion import pattern_completion
 from continua.analysis.question import DataOptions, Question, option
+from continua.analysis.scales import scales
 from continua.analysis.subject import Images, Subject
 
-__all__ = ["DataOptions", "Images", "Question", "Subject", "option"]
+__all__ = [
+    "Answer",
+    "DataOptions",
+    "Images",
+    "Question",
+    "Subject",
+    "answer",
+    "contrast",
+    "find_question",
+    "known_questions",
+    "option",
+    "pattern_completion",
+    "scales",
+]

@@ -99,7 +99,7 @@ def _figure_rows(figure: Figure) -> Iterable[list[Any]]:
     spread = any(series.error is not None for series in figure.series)
     yield ["series", figure.x.text, figure.y.text, *([f"± {figure.y.text}"] if spread else [])]
     for series in figure.series:
-        errors = series.error or [None] * len(series.y)
+        errors = [None] * len(series.y) if series.error is None else series.error
         for x, y, error in zip(series.x, series.y, errors, strict=True):
             yield [series.name, x, y, *([error] if spread else [])]
 

@@ -38,9 +38,9 @@ class Series:
     """
 
     name: str
-    x: Sequence[float] | Sequence[str]
-    y: Sequence[float]
-    error: Sequence[float] | None = None
+    x: Sequence[float] | Sequence[str] | np.ndarray
+    y: Sequence[float] | np.ndarray
+    error: Sequence[float] | np.ndarray | None = None
     style: Literal["line", "points", "both", "bars", "steps"] = "line"
     spread: Literal["bars", "band"] = "bars"
     dashed: bool = False

@@ -1,0 +1,139 @@
+"""Answers kept on disk: the same question about the same weights and data with the same options is asked once.
+
+An answer lies in RUN/analysis/NAME/KEY/ as numbers.json (with arrays.npz for large arrays), page.json, page.md, CSV files and pictures. The
+folder appears whole or not at all; pieces of an unfinished answer wait in RUN/analysis/NAME/KEY.pieces/.
+"""
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from continua.analysis.question import Question
+from continua.analysis.subject import Subject
+from continua.data.catalogue import IMAGE_FOLDER
+from continua.data.folder import data_folder
+from continua.errors import ConfigError
+from continua.report import Page, write_page
+from continua.report.files import draw_page, write_text
+from continua.report.plain import plain, rebuilt
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a question found, where it lies, and whether it was `fresh`: asked now, not read from disk."""
+
+    question: Question
+    result: Any
+    folder: Path
+    fresh: bool
+
+    @property
+    def page(self) -> Page:
+        return self.question.present(self.result)
+
+
+def answer(
+    question: Question,
+    subjects: Sequence[Subject],
+    options: Any = None,
+    *,
+    force: bool = False,
+    pictures: Sequence[str] = ("png",),
+    out: Path | None = None,
+) -> Answer:
+    """The answer on disk if there is one (and not `force`), else ask. It lies with the first run, or under `out`."""
+    options = question.Options() if options is None else options
+    check_number(question, subjects)
+    base = out or (subjects[0].folder / "analysis" if subjects else Path("analysis"))
+    folder = base / question.name / answer_key(question, subjects, options)
+    if not force and (folder / "numbers.json").is_file():
+        found = Answer(question, read_result(question, folder), folder, fresh=False)
+        draw_page(found.page, folder, pictures)
+        return found
+    pieces = folder.with_name(f"{folder.name}.pieces")
+    if force and pieces.exists():
+        shutil.rmtree(pieces)
+    watched = [replace(subject, keep=keeper(pieces)) for subject in subjects]
+    result = question.ask(watched[0] if question.runs == "one" else watched, options)
+    found = Answer(question, result, folder, fresh=True)
+    _write(found, subjects, options, pictures)
+    shutil.rmtree(pieces, ignore_errors=True)
+    return found
+
+
+def check_number(question: Question, subjects: Sequence[Subject]) -> None:
+    if question.runs != "any" and not subjects:
+        raise ConfigError(f"{question.name} is asked of a run: continua analyse {question.name} RUN")
+    if question.runs == "one" and len(subjects) > 1:
+        raise ConfigError(f"{question.name} is asked of one run at a time; got {len(subjects)}")
+
+
+def answer_key(question: Question, subjects: Sequence[Subject], options: Any) -> str:
+    """Sixteen hexadecimal digits of everything that decides the answer: question, weights, data, options."""
+    parts = [question.name, question.version, plain(asdict(options)), [_identity(subject, options) for subject in subjects]]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def read_result(question: Question, folder: Path) -> Any:
+    """The dataclass that was written to a folder."""
+    data = json.loads((folder / "numbers.json").read_text("utf-8"))
+    arrays = folder / "arrays.npz"
+    kept = dict(np.load(arrays, allow_pickle=False)) if arrays.is_file() else {}
+    return rebuilt(question.result, data["result"], kept)
+
+
+def keeper(folder: Path) -> Callable[[str, Callable[[], Any]], Any]:
+    """Keeps pieces of plain data in a folder, so that an interrupted analysis does not make them again."""
+
+    def keep(name: str, make: Callable[[], Any]) -> Any:
+        path = folder / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.json"
+        if not path.is_file():
+            write_text(path, json.dumps({"name": name, "piece": plain(make())}, ensure_ascii=False))
+        return json.loads(path.read_text("utf-8"))["piece"]  # also when made just now: the same whether interrupted or not
+
+    return keep
+
+
+def _identity(subject: Subject, options: Any) -> dict[str, Any]:
+    """What of a run decides its answers. Official sets are known by name, folders of images by their files."""
+    name = getattr(options, "data", None) or subject.data
+    own = {key: subject.recipe.get(key) for key in ("per_class", "seed", "holdout")} if name == subject.data else {}
+    files = _files(data_folder(subject.data_dir)) if name == IMAGE_FOLDER else None
+    return dict(weights=subject.weights, data=name, files=files, preprocess=plain(subject.preprocess), batch=subject.batch_size, **own)
+
+
+def _files(root: Path) -> str:
+    """A digest of the names, sizes and dates of all files under a folder."""
+    found = sorted((path.relative_to(root).as_posix(), path.stat()) for path in root.rglob("*") if path.is_file())
+    listed = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in found]
+    return hashlib.sha256(json.dumps(listed).encode()).hexdigest()
+
+
+def _write(found: Answer, subjects: Sequence[Subject], options: Any, pictures: Sequence[str]) -> None:
+    folder, question = found.folder, found.question
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    arrays: dict[str, Any] = {}
+    about = {
+        "question": question.name,
+        "version": question.version,
+        "options": plain(asdict(options)),
+        "runs": [{"name": subject.name, "weights": subject.weights, "data": subject.data} for subject in subjects],
+        "result": plain(found.result, arrays),
+    }
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as name:
+        new, old = Path(name) / "new", Path(name) / "old"
+        new.mkdir()
+        write_text(new / "numbers.json", json.dumps(about, indent=1, ensure_ascii=False) + "\n")
+        if arrays:
+            np.savez_compressed(new / "arrays.npz", **arrays)
+        write_page(found.page, new, pictures)
+        if folder.exists():
+            folder.rename(old)
+        new.rename(folder)

@@ -1,0 +1,118 @@
+"""`continua analyse NAME RUN...`: a question and its options in, numbers, pictures and a few sentences out."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from continua.analysis.answers import Answer, answer
+from continua.analysis.known import find_question, known_questions
+from continua.analysis.question import Question
+from continua.analysis.subject import Subject
+from continua.errors import ConfigError
+from continua.report import Page, Table, show_table, write_html, write_page
+from continua.report.compare import overlaid
+from continua.report.page import cell_text
+
+HOW: dict[str, tuple[Any, Any, str]] = {
+    "out": (Path | None, None, "folder for the answers (else RUN/analysis)"),
+    "html": (Path | None, None, "also write the page as one HTML file"),
+    "data_dir": (Path | None, None, "folder of all data sets (else CONTINUA_DATA, else the user's cache)"),
+    "device": (str, "auto", "auto, cpu or cuda"),
+}
+FLAGS = {"force": "ask again, even where the answer is known", "svg": "pictures as SVG too", "quiet": "no progress bar"}
+
+
+def add_analyse_arguments(parser: Any, words: Sequence[str] = ()) -> None:
+    """NAME and RUNs, options of all analyses, and those of the one that `words` (what follows `analyse`) names."""
+    listed = "; ".join(f"{name}: {text}" for name, text in known_questions().items())
+    parser.description = f"Ask a question of trained networks. Known: {listed}"
+    parser.add_argument("name", metavar="NAME", type=str, nargs="?", default="", help="which analysis; none: list them")
+    parser.add_argument("runs", metavar="RUN", type=Path, nargs="*", default=[], help="folders of finished runs")
+    for name, (kind, default, text) in HOW.items():
+        parser.add_argument(*_spellings(name), type=kind, default=default, help=text)
+    for name, text in FLAGS.items():
+        parser.add_argument(f"--{name}", action="store_true", help=text)
+    name = next((word for word in words if not word.startswith("-")), None)
+    if name is None:
+        return
+    question = find_question(name)
+    _check_options(question, words)
+    group = parser.add_argument_group(f"options of {name}: {question.summary}")
+    for option, kind, default, text in question.option_fields():
+        group.add_argument(*_spellings(option), type=kind, default=default, help=text or " ")
+
+
+def analyse_command(given: dict[str, Any], subject_of: Callable[..., Subject]) -> None:
+    """Run `continua analyse`; `subject_of(folder, device=…, data_dir=…, quiet=…)` makes a subject of a run."""
+    if not given["name"]:
+        show_table("continua analyse NAME RUN...", ("name", "what it asks"), known_questions().items(), text=(0, 1))
+        return
+    question = find_question(given["name"])
+    options = question.Options(**{item.name: given[item.name] for item in fields(question.Options)})
+    subjects = [subject_of(run, device=given["device"], data_dir=given["data_dir"], quiet=given["quiet"]) for run in given["runs"]]
+    how = dict(force=given["force"], pictures=("png", "svg") if given["svg"] else ("png",), out=given["out"])
+    if question.runs == "one" and len(subjects) > 1:
+        answers = {name: answer(question, [subject], options, **how) for name, subject in _named(subjects).items()}
+        page, folder = _compare(answers, how["pictures"], given["out"])
+        state = "compared" if any(found.fresh for found in answers.values()) else "compared, all known"
+    else:
+        found = answer(question, subjects, options, **how)
+        page, folder, state = found.page, found.folder, "asked" if found.fresh else "known already"
+    show_page(page)
+    if given["html"]:
+        print(f"wrote {write_html(page, given['html'])}")
+    print(f"{question.name} {state}: numbers and pictures in {folder}")
+
+
+def show_page(page: Page) -> None:
+    """Sentences and tables on the terminal."""
+    print(page.title)
+    for part in page.parts:
+        if isinstance(part, str):
+            print(part)
+        elif isinstance(part, Table):
+            rows = [[cell_text(cell, head.digits) for cell, head in zip(row, part.heads, strict=True)] for row in part.rows]
+            words = [place for place in range(len(part.heads)) if any(isinstance(row[place], str) for row in part.rows)]
+            show_table(part.title, [head.text for head in part.heads], rows, text=words)
+    for section in page.sections:
+        show_page(section)
+
+
+def _compare(answers: dict[str, Answer], pictures: Sequence[str], out: Path | None) -> tuple[Page, Path]:
+    """Several runs' answers as one page beside the first of them."""
+    page = overlaid({name: found.page for name, found in answers.items()})
+    first = next(iter(answers.values())).folder
+    key = hashlib.sha256(repr([(name, found.folder.name) for name, found in answers.items()]).encode()).hexdigest()[:16]
+    folder = first.with_name(f"compared-{key}")
+    for stale in folder.glob("*.*"):  # pictures are only drawn where there are none
+        stale.unlink()
+    write_page(page, folder, pictures)
+    return page, folder
+
+
+def _named(subjects: Sequence[Subject]) -> dict[str, Subject]:
+    """Runs by the shortest end of their path that tells them apart."""
+    for depth in range(1, 12):
+        names = ["/".join(subject.folder.resolve().parts[-depth:]) for subject in subjects]
+        if len(set(names)) == len(names):
+            return dict(zip(names, subjects, strict=True))
+    raise ConfigError("a run was given twice; name each once")
+
+
+def _check_options(question: Question, words: Sequence[str]) -> None:
+    """Misspelt options are refused with the nearest right one: the parser itself would guess or list everything."""
+    known = [*HOW, *FLAGS, "help", "debug", *(name for name, *_ in question.option_fields())]
+    for word in words:
+        name = word[2:].partition("=")[0].replace("-", "_")
+        if word.startswith("--") and name not in known:
+            near = get_close_matches(name, known, n=1, cutoff=0.5)
+            hint = f"did you mean --{near[0]}?" if near else f"it has {', '.join(f'--{option}' for option in known)}"
+            raise ConfigError(f"{question.name} has no option {word.partition('=')[0]}; {hint}")
+
+
+def _spellings(name: str) -> list[str]:
+    dashed = name.replace("_", "-")
+    return [f"--{name}"] if dashed == name else [f"--{name}", f"--{dashed}"]

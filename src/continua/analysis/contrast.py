@@ -1,0 +1,193 @@
+"""Contrast: accuracy and cost when images are c times as bright, and when integration time follows c (DCN §3.3, Fig. 4b)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from continua.analysis.accuracy import Batches, Measured, black, has_time, measured
+from continua.analysis.question import DataOptions, Question, option
+from continua.analysis.subject import Keep, Subject, ask_anew, no_progress
+from continua.errors import ConfigError
+from continua.report import Axis, Column, Figure, Page, Series, Table
+
+MODES = {
+    "naive": "images × c",
+    "scaled": "images × c, T of block 1 × c",
+    "inputs": "inputs of all blocks × c",
+}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One mode: accuracy (a fraction), evaluations of f per block, and images whose solve failed, for each contrast."""
+
+    mode: str
+    accuracy: list[float]
+    nfe: list[list[float]]
+    failed: list[int]
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """What `contrast` found; `plain` is the network on the images as they are."""
+
+    contrasts: list[float]
+    images: int
+    plain: Measured
+    curves: list[Curve]
+
+
+def log_spaced(count: int = 30, low: float = 1e-3, high: float = 10**0.7) -> list[float]:
+    """The paper's contrasts: 30 values from 0.001 to 5."""
+    if count < 2 or not 0 < low < high:
+        raise ConfigError(f"contrasts: {count} values from {low} to {high}; expected at least 2, and 0 < low < high")
+    return np.logspace(np.log10(low), np.log10(high), count).tolist()
+
+
+def contrast(
+    model: Any,
+    batches: Batches,
+    *,
+    contrasts: Sequence[float] | None = None,
+    modes: Sequence[str] | None = None,
+    zero: "Tensor | float" = 0.0,
+    per_sample: bool = True,
+    keep: Keep = ask_anew,
+    advance: Callable[[int], None] = no_progress,
+) -> Contrast:
+    """Accuracy and evaluations of f against contrast c, for each of `MODES` that the network has.
+
+    zero        what a black pixel is to the network (0, unless images are normalised): contrast is around it
+    per_sample  in mode "scaled", give block 1 an end time for each image, as one has to when contrasts differ within a batch; else one
+                end time for the batch. The states reached differ by no more than the solver's tolerance
+    """
+    values = list(contrasts) if contrasts is not None else log_spaced()
+    modes = modes_of(model) if modes is None else list(modes)
+    _check(model, modes)
+    plain = _kept(keep, "plain", lambda: measured(model, batches))
+    advance(1)
+    curves = []
+    for mode in modes:
+        found: list[Measured] = []
+        for c in values:
+            found.append(_kept(keep, f"{mode} {c!r}", lambda c=c, mode=mode: _measured_at(model, batches, mode, c, zero, per_sample)))
+            advance(1)
+        curves.append(Curve(mode, [m.accuracy for m in found], [m.nfe for m in found], [m.failed for m in found]))
+    return Contrast(values, plain.images, plain, curves)
+
+
+def modes_of(model: Any) -> list[str]:
+    """A network without time has no integration time to scale."""
+    return list(MODES) if has_time(model.blocks[0]) else ["naive", "inputs"]
+
+
+def _check(model: Any, modes: Sequence[str]) -> None:
+    wrong = [mode for mode in modes if mode not in MODES]
+    if wrong:
+        raise ConfigError(f"contrast has no mode {wrong[0]!r}; it has {', '.join(MODES)}")
+    if "scaled" in modes and not has_time(model.blocks[0]):
+        raise ConfigError("mode 'scaled' scales the integration time of block 1, and block 1 of this network has none")
+
+
+def _measured_at(model: Any, batches: Batches, mode: str, c: float, zero: "Tensor | float", per_sample: bool) -> Measured:
+    if mode == "inputs":
+        return measured(model, batches, forward=lambda images: model(images, input_scale=c))
+    dimmed = partial(_dimmed, c=c, zero=zero)
+    if mode == "naive":
+        return measured(model, batches, dimmed)
+    block = model.blocks[0]
+    end = block.t0 + c * (block.t1 - block.t0)  # T_j = c T
+
+    def forward(images: Tensor) -> Tensor:
+        ends = torch.full((len(images),), end, dtype=torch.float64, device=images.device) if per_sample else end
+        return model(images, t1={0: ends})
+
+    return measured(model, batches, dimmed, forward)
+
+
+def _dimmed(images: Tensor, c: float, zero: "Tensor | float") -> Tensor:
+    zero = zero.to(images) if isinstance(zero, Tensor) else zero
+    return zero + c * (images - zero)
+
+
+def _kept(keep: Keep, name: str, make: Callable[[], Measured]) -> Measured:
+    return Measured(**keep(name, lambda: vars(make())))
+
+
+@dataclass(frozen=True)
+class Options(DataOptions):
+    """Which images, which contrasts."""
+
+    contrasts: int = option(30, "how many values of c, evenly spaced in the logarithm")
+    low: float = option(1e-3, "the least c")
+    high: float = option(round(10**0.7, 4), "the largest c")
+    modes: tuple[str, ...] | None = option(None, "some of naive, scaled, inputs (default: all that the network has)")
+    per_sample: bool = option(True, "scaled: an end time for each image instead of one for the batch")
+
+
+def ask(subject: Subject, options: Options) -> Contrast:
+    images = subject.images(options)
+    values = log_spaced(options.contrasts, options.low, options.high)
+    modes = options.modes or modes_of(subject.model)
+    with subject.progress("contrast", 1 + len(modes) * len(values)) as advance:
+        return contrast(
+            subject.model,
+            images,
+            contrasts=values,
+            modes=modes,
+            zero=black(subject.preprocess),
+            per_sample=options.per_sample,
+            keep=subject.keep,
+            advance=advance,
+        )
+
+
+def present(found: Contrast) -> Page:
+    first = f"{found.images:,} images; accuracy {found.plain.accuracy:.2%} as they are."
+    axis = Axis("contrast c", log=True)
+    curves = {curve.mode: curve for curve in found.curves}
+    # Line styles tell the modes apart, so that colours can tell runs apart where several are compared.
+    looks: dict[str, dict[str, Any]] = {"naive": {}, "scaled": dict(dashed=True), "inputs": dict(style="both")}
+    accuracy = [Series(MODES[mode], found.contrasts, 100 * np.array(curve.accuracy), **looks[mode]) for mode, curve in curves.items()]
+    parts: list[Any] = [
+        first,
+        *_savings(found),
+        Figure("accuracy", "Accuracy against contrast", axis, Axis("accuracy", "%", limits=(0, 100)), accuracy),
+    ]
+    evaluations = Axis("evaluations of f per image")
+    one = [Series(MODES[mode], found.contrasts, [nfe[0] for nfe in curves[mode].nfe], **looks[mode]) for mode in curves if mode != "inputs"]
+    if any(found.plain.nfe):
+        parts.append(Figure("nfe_block_1", "Cost of block 1 against contrast", axis, evaluations, one))
+        if "inputs" in curves:
+            total = Series(MODES["inputs"], found.contrasts, [sum(nfe) for nfe in curves["inputs"].nfe], **looks["inputs"])
+            parts.append(Figure("nfe_all", "Cost of all blocks when their inputs are scaled", axis, evaluations, [total]))
+    rows = [
+        (MODES[curve.mode], c, 100 * curve.accuracy[i], curve.nfe[i][0], sum(curve.nfe[i]), curve.failed[i])
+        for curve in found.curves
+        for i, c in enumerate(found.contrasts)
+    ]
+    columns = ["mode", "c", Column("accuracy", "%", 2), Column("NFE, block 1", digits=1), Column("NFE, all blocks", digits=1), "failed"]
+    return Page("Contrast", [*parts, Table("contrast", "All values", columns, rows)])
+
+
+def _savings(found: Contrast, loss: float = 0.005) -> list[str]:
+    """The cheapest c that costs less than half a per cent of accuracy, when all block inputs are scaled."""
+    curve = next((curve for curve in found.curves if curve.mode == "inputs" and any(found.plain.nfe)), None)
+    if curve is None:
+        return []
+    fine = [i for i, accuracy in enumerate(curve.accuracy) if accuracy > found.plain.accuracy - loss and not curve.failed[i]]
+    if not fine:
+        return ["No c leaves the accuracy within 0.5 % when the inputs of all blocks are scaled."]
+    best = min(fine, key=lambda i: sum(curve.nfe[i]))
+    return [
+        f"Scaling the inputs of all blocks by c = {found.contrasts[best]:.3g} takes {sum(curve.nfe[best]):.1f} evaluations of f instead of "
+        f"{sum(found.plain.nfe):.1f}, at an accuracy of {curve.accuracy[best]:.2%}."
+    ]
+
+
+QUESTION = Question("contrast", "accuracy and NFE against contrast; integration time that follows it", Options, ask, present)

@@ -1,0 +1,231 @@
+"""Pattern completion: accuracy with the centre masked out, and how far features of masked and intact images differ (DCN §3.2)."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from continua.analysis.accuracy import Batches, black, has_time, measured
+from continua.analysis.question import DataOptions, Question, option
+from continua.analysis.subject import Keep, Subject, ask_anew, no_progress
+from continua.errors import ConfigError
+from continua.report import Axis, Column, Figure, Maps, Page, Series, Table
+
+
+@dataclass(frozen=True)
+class Difference:
+    """D(t) = Σ|h_intact(t) − h_masked(t)| / A over all features of a block, mean and standard deviation over images.
+
+    A is the amplitude Σ|h_intact| at the same t (`mean`, `std`); with A at the start (`fixed_mean`) growth of h itself does not count.
+    `times` are the places 0, 1, … of the states for a block without time. `falls` is the share of images with D(end) < D(start).
+    """
+
+    times: list[float]
+    mean: list[float]
+    std: list[float]
+    fixed_mean: list[float]
+    fixed_std: list[float]
+    falls: float
+    images: int
+
+
+@dataclass(frozen=True)
+class Example:
+    """Maps of one channel for one image at each of `times`: rows intact, masked, absolute difference."""
+
+    image: int
+    channel: int
+    times: list[float]
+    maps: np.ndarray
+
+
+@dataclass(frozen=True)
+class PatternCompletion:
+    """What `pattern_completion` found. `accuracies` (fractions) and `failed` are for the masks of `sizes` pixels a side."""
+
+    images: int
+    sizes: list[int]
+    accuracies: list[float]
+    failed: list[int]
+    block: int
+    continuous: bool
+    mask: int
+    difference: Difference
+    example: Example
+
+
+def masked(images: Tensor, size: int, zero: "Tensor | float" = 0.0) -> Tensor:
+    """Images with `size` × `size` pixels in the middle set to `zero` (one pixel up and left of it where it cannot be exact)."""
+    height, width = images.shape[-2:]
+    if not 0 <= size <= min(height, width):
+        raise ConfigError(f"a mask of {size}×{size} pixels does not fit images of {height}×{width}")
+    top, left = (height - size) // 2, (width - size) // 2
+    found = images.clone()
+    found[..., top : top + size, left : left + size] = zero.to(images) if isinstance(zero, Tensor) else zero
+    return found
+
+
+def default_sizes(side: int) -> list[int]:
+    """No mask, then even sizes up to half of the image's side: 0, 2, …, 16 for 32 pixels."""
+    step = max(2, 2 * round(side / 32))
+    return list(range(0, side // 2 + 1, step))
+
+
+def pattern_completion(
+    model: Any,
+    batches: Batches,
+    *,
+    sizes: Sequence[int] | None = None,
+    mask: int = 6,
+    block: int = 0,
+    times: int = 21,
+    trajectories: int = 1000,
+    example: int = 0,
+    channel: int | None = None,
+    zero: "Tensor | float" = 0.0,
+    keep: Keep = ask_anew,
+    advance: Callable[[int], None] = no_progress,
+) -> PatternCompletion:
+    """Accuracy against the size of the mask; D(t) inside `block` over up to `trajectories` images for one `mask`; maps of one image.
+
+    channel   of the example; None: the one whose map the mask changes most at the start
+    zero      what a black pixel is to the network (0, unless images are normalised)
+    """
+    first = next(iter(batches), None)
+    if first is None:
+        raise ConfigError("there are no images to look at; the batches are empty")
+    sizes = list(sizes) if sizes is not None else default_sizes(min(first[0].shape[-2:]))
+    accuracies, failed, images = [], [], 0
+    for size in sizes:
+        found = keep(f"mask {size}", lambda size=size: vars(measured(model, batches, lambda given: masked(given, size, zero))))
+        accuracies.append(found["accuracy"])
+        failed.append(found["failed"])
+        images = found["images"]
+        advance(1)
+    difference = completion(model, batches, mask=mask, block=block, times=times, images=trajectories, zero=zero)
+    advance(1)
+    shown = _example(model, batches, mask, block, example, channel, zero)
+    return PatternCompletion(images, sizes, accuracies, failed, block, has_time(model.blocks[block]), mask, difference, shown)
+
+
+@torch.no_grad()
+def completion(
+    model: Any, batches: Batches, *, mask: int = 6, block: int = 0, times: int = 21, images: int = 1000, zero: "Tensor | float" = 0.0
+) -> Difference:
+    """D(t) inside a block."""
+    moving, fixed, grid, seen = [], [], None, 0
+    for given in _some(batches, images):
+        intact, grid = states(model, given, block, times)
+        other, _ = states(model, masked(given, mask, zero), block, times)
+        amplitude = intact.abs().flatten(2).sum(2, dtype=torch.float64)  # (time, batch)
+        apart = (intact - other).abs().flatten(2).sum(2, dtype=torch.float64)
+        moving.append((apart / amplitude).cpu())
+        fixed.append((apart / amplitude[:1]).cpu())
+        seen += len(given)
+    d, f = torch.cat(moving, 1).numpy(), torch.cat(fixed, 1).numpy()
+    falls = float((d[-1] < d[0]).mean())
+    return Difference(grid or [], d.mean(1).tolist(), d.std(1).tolist(), f.mean(1).tolist(), f.std(1).tolist(), falls, seen)
+
+
+def states(model: Any, images: Tensor, block: int, times: int) -> tuple[Tensor, list[float]]:
+    """States inside a block, (time, batch, …), and when they are; a block without time has one after each of its steps."""
+    here = model.blocks[block]
+    if has_time(here):
+        grid = torch.linspace(here.t0, here.t1, times, dtype=torch.float64)
+        return model.forward_intermediates(images, block=block, times=grid), grid.tolist()
+    found = model.forward_intermediates(images, block=block)
+    return found, [float(place) for place in range(len(found))]
+
+
+def _some(batches: Batches, count: int, largest: int = 50) -> Iterable[Tensor]:
+    """The first `count` images in batches small enough to hold their trajectories in memory."""
+    left = count
+    for images, _ in batches:
+        yield from images[:left].split(largest)
+        left -= min(left, len(images))
+        if not left:
+            return
+
+
+@torch.no_grad()
+def _example(model: Any, batches: Batches, mask: int, block: int, place: int, channel: int | None, zero: "Tensor | float") -> Example:
+    *_, last = _some(batches, place + 1)
+    image = last[-1:]
+    intact, grid = states(model, image, block, 6)
+    other, _ = states(model, masked(image, mask, zero), block, 6)
+    if channel is None:
+        change = (intact[0, 0] - other[0, 0]).abs().flatten(1).sum(1) / intact[0, 0].abs().flatten(1).sum(1)
+        channel = int(change.nan_to_num(0.0).argmax())
+    if not 0 <= channel < intact.shape[2]:
+        raise ConfigError(f"block {block + 1} has channels 0 … {intact.shape[2] - 1}; got channel {channel}")
+    rows = torch.stack([intact[:, 0, channel], other[:, 0, channel], (intact - other)[:, 0, channel].abs()])
+    return Example(place, channel, grid, rows.double().cpu().numpy())
+
+
+@dataclass(frozen=True)
+class Options(DataOptions):
+    """Which images, which masks."""
+
+    sizes: tuple[int, ...] | None = option(None, "sides of the masks in pixels (default: even sizes up to half of the image)")
+    mask: int = option(6, "side of the mask whose features are followed")
+    block: int = option(0, "in which block, from 0")
+    times: int = option(21, "moments at which D(t) is computed")
+    trajectories: int = option(1000, "images over which D(t) is averaged")
+    example: int = option(0, "the image whose maps are shown, by its place")
+    channel: int | None = option(None, "the channel that is shown (default: the one that the mask changes most)")
+
+
+def ask(subject: Subject, options: Options) -> PatternCompletion:
+    images = subject.images(options)
+    sizes = options.sizes or default_sizes(min(images.first(1)[0].shape[-2:]))
+    with subject.progress("masks", len(sizes) + 1) as advance:
+        return pattern_completion(
+            subject.model,
+            images,
+            sizes=sizes,
+            mask=options.mask,
+            block=options.block,
+            times=options.times,
+            trajectories=options.trajectories,
+            example=options.example,
+            channel=options.channel,
+            zero=black(subject.preprocess),
+            keep=subject.keep,
+            advance=advance,
+        )
+
+
+def present(found: PatternCompletion) -> Page:
+    d, block = found.difference, f"block {found.block + 1}"
+    text = (
+        f"{found.images:,} images. With a mask of {found.mask}×{found.mask} pixels the features of masked and intact images differ by "
+        f"{d.mean[0]:.3f} at the start of {block} and by {d.mean[-1]:.3f} at its end (D, mean over {d.images:,} images); "
+        f"D falls for {d.falls:.0%} of them."
+    )
+    accuracy = Figure(
+        "accuracy",
+        "Accuracy against the size of the mask",
+        Axis("side of the mask", "pixels"),
+        Axis("accuracy", "%", limits=(0, 100)),
+        [Series("accuracy", found.sizes, 100 * np.array(found.accuracies), style="both")],
+    )
+    when = Axis("t") if found.continuous else Axis("state of the block, from its input")
+    curves = [
+        Series("amplitude at t", d.times, d.mean, d.std, spread="band", style="line" if found.continuous else "both"),
+        Series("amplitude at the start", d.times, d.fixed_mean, d.fixed_std, spread="band", dashed=True),
+    ]
+    caption = "D = Σ|h intact − h masked| / Σ|h intact|, over all features of the block; bands are standard deviations over images."
+    difference = Figure("difference", f"Difference of features in {block}", when, Axis("D(t)"), curves, caption)
+    shown = found.example
+    columns = [f"t = {t:.2g}" if found.continuous else f"state {t:.0f}" for t in shown.times]
+    title = f"Channel {shown.channel} of {block}, image {shown.image}"
+    maps = Maps("maps", title, ["intact", "masked", "difference"], columns, shown.maps, "h (no unit)")
+    rows = [(size, 100 * a, f) for size, a, f in zip(found.sizes, found.accuracies, found.failed, strict=True)]
+    table = Table("masks", "Accuracy with a mask", [Column("side of the mask", "pixels"), Column("accuracy", "%", 2), "failed"], rows)
+    return Page("Pattern completion", [text, accuracy, difference, maps, table])
+
+
+QUESTION = Question("pattern_completion", "accuracy and features with the centre of the image masked out", Options, ask, present)

@@ -1,0 +1,204 @@
+"""Learned scales: σ of every N-jet layer by depth, and how the σ_ji of each block are distributed (DCN §3.2, Fig. 3a and 3b)."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from continua.analysis.question import Question, option
+from continua.analysis.subject import Subject
+from continua.errors import ConfigError
+from continua.report import Axis, Column, Figure, Page, Series, Table
+
+
+@dataclass(frozen=True)
+class LayerScale:
+    """σ of one layer in pixels: one value, one per channel or one per pair of channels; along `times` where it follows t."""
+
+    name: str
+    block: int | None
+    sigma: np.ndarray
+    times: list[float]
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Many σ and the log-normal that fits them best (maximum likelihood): ln σ ~ N(log_mean, log_std²).
+
+    `distance` is that of Kolmogorov and Smirnov between the two; `log_skewness` is the skewness of ln σ, 0 for a log-normal.
+    """
+
+    where: str
+    count: int
+    median: float
+    mean: float
+    skewness: float
+    log_mean: float
+    log_std: float
+    log_skewness: float
+    distance: float
+    edges: np.ndarray
+    density: np.ndarray
+
+
+@dataclass(frozen=True)
+class Scales:
+    """What `scales` found: layers in the order of depth, and a distribution for each block that has more than a few σ."""
+
+    layers: list[LayerScale]
+    distributions: list[Distribution]
+    correlation: float  # of σ with depth, by rank (Spearman); NaN for fewer than three layers
+
+    @property
+    def typical(self) -> np.ndarray:
+        """One σ per layer: its median."""
+        return np.array([float(np.median(layer.sigma)) for layer in self.layers])
+
+
+def scales(model: Any, *, times: int = 21, bins: int = 40, least: int = 20) -> Scales:
+    """σ of every layer. A block's σ are taken together where a layer has one for each of at least `least` channels or pairs."""
+    layers = [_layer(model, name, module, times) for name, module in model.named_modules() if _has_scale(module)]
+    if not layers:
+        raise ConfigError(f"{getattr(model, 'name', 'this network')} has no N-jet layer, so it has no scale to look at")
+    groups: dict[str, list[np.ndarray]] = {}
+    for layer in layers:
+        if not layer.times and layer.sigma.size >= least:
+            groups.setdefault("outside blocks" if layer.block is None else f"block {layer.block + 1}", []).append(layer.sigma.ravel())
+    typical = [float(np.median(layer.sigma)) for layer in layers]
+    found = [distribution(np.concatenate(values), where, bins) for where, values in groups.items()]
+    return Scales(layers, found, rank_correlation(np.arange(len(layers)), typical))
+
+
+def distribution(sigma: np.ndarray, where: str = "", bins: int = 40) -> Distribution:
+    """The distribution of some σ, and its log-normal."""
+    sigma = np.sort(np.asarray(sigma, float).ravel())
+    logs = np.log(sigma)
+    mean, std = float(logs.mean()), float(logs.std())
+    density, edges = np.histogram(sigma, bins=bins, density=True)
+    return Distribution(
+        where=where,
+        count=len(sigma),
+        median=float(np.median(sigma)),
+        mean=float(sigma.mean()),
+        skewness=skewness(sigma),
+        log_mean=mean,
+        log_std=std,
+        log_skewness=skewness(logs),
+        distance=ks_distance(logs, mean, std),
+        edges=edges,
+        density=density,
+    )
+
+
+def skewness(values: np.ndarray) -> float:
+    """The third standardised moment; NaN where all values are equal."""
+    centred = values - values.mean()
+    spread = float(np.mean(centred**2))
+    return float(np.mean(centred**3)) / spread**1.5 if spread > 0 else math.nan
+
+
+def ks_distance(values: np.ndarray, mean: float, std: float) -> float:
+    """The largest difference between the empirical distribution of sorted values and the normal one."""
+    if std == 0:
+        return math.nan
+    normal = np.array([0.5 * (1 + math.erf((value - mean) / (std * math.sqrt(2)))) for value in values])
+    below, above = np.arange(len(values)) / len(values), np.arange(1, len(values) + 1) / len(values)
+    return float(max((normal - below).max(), (above - normal).max()))
+
+
+def rank_correlation(x: "Sequence[float] | np.ndarray", y: "Sequence[float] | np.ndarray") -> float:
+    """Spearman's: the correlation of ranks, equal values sharing theirs."""
+    if len(x) < 3:
+        return math.nan
+    first, second = _ranks(np.asarray(x)), _ranks(np.asarray(y))
+    return float(np.corrcoef(first, second)[0, 1]) if first.std() > 0 and second.std() > 0 else math.nan
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    ordered = np.sort(values)
+    return np.array([np.flatnonzero(ordered == value).mean() for value in values])
+
+
+def _has_scale(module: Any) -> bool:
+    return hasattr(module, "sigma_at") or (hasattr(module, "sigma") and hasattr(module, "s"))
+
+
+@torch.no_grad()
+def _layer(model: Any, name: str, module: Any, times: int) -> LayerScale:
+    parts = name.split(".")
+    block = int(parts[1]) if parts[0] == "blocks" and len(parts) > 1 and parts[1].isdigit() else None
+    label = name.removesuffix(".filter")
+    if not hasattr(module, "sigma_at"):
+        return LayerScale(label, block, module.sigma.detach().cpu().double().numpy(), [])
+    here = model.blocks[block] if block is not None else module
+    start, end = (here.t0, here.t1) if hasattr(here, "t1") else module.interval
+    grid = torch.linspace(float(start), float(end), times)
+    sigma = torch.stack([torch.as_tensor(module.sigma_at(t)).reshape(()) for t in grid])
+    return LayerScale(label, block, sigma.cpu().double().numpy(), grid.tolist())
+
+
+@dataclass(frozen=True)
+class Options:
+    """Nothing of the data is looked at."""
+
+    bins: int = option(40, "bins of each histogram")
+    times: int = option(21, "moments at which a σ that follows t is read")
+
+
+def ask(subject: Subject, options: Options) -> Scales:
+    return scales(subject.model, bins=options.bins, times=options.times)
+
+
+def present(found: Scales) -> Page:
+    typical = found.typical
+    names = [short_name(layer.name) for layer in found.layers]
+    trend = "" if math.isnan(found.correlation) else f" Rank correlation of σ with depth: {found.correlation:+.2f}."
+    first = f"Scales of {len(names)} N-jet layers, from {typical.min():.2f} to {typical.max():.2f} pixels.{trend}"
+    pixels = Axis("σ", "pixels")
+    depth = Figure(
+        "sigma_by_depth", "Learned σ by depth", Axis("layer, from input to output"), pixels, [Series("σ", names, typical, style="both")]
+    )
+    rows = [(layer.name, layer.sigma.size, float(np.median(layer.sigma)), layer.sigma.min(), layer.sigma.max()) for layer in found.layers]
+    columns = ["layer", "values", *(Column(f"{what} σ", "pixels", 3) for what in ("median", "least", "largest"))]
+    parts: list[Any] = [first, depth, Table("layers", "Layers", columns, rows)]
+    moving = [layer for layer in found.layers if layer.times]
+    if moving:
+        curves = [Series(short_name(layer.name), layer.times, layer.sigma) for layer in moving]
+        parts.append(Figure("sigma_of_t", "σ along the depth of a block", Axis("t"), pixels, curves))
+    if found.distributions:
+        parts += [_histograms(found.distributions), _statistics(found.distributions)]
+    return Page("Scales", parts)
+
+
+def _histograms(distributions: list[Distribution]) -> Figure:
+    series: list[Series] = []
+    for place, one in enumerate(distributions):
+        middles = (one.edges[:-1] + one.edges[1:]) / 2
+        x = np.linspace(one.edges[0], one.edges[-1], 121)[1:]
+        fit = np.exp(-0.5 * ((np.log(x) - one.log_mean) / one.log_std) ** 2) / (x * one.log_std * math.sqrt(2 * math.pi))
+        series += [
+            Series(one.where, middles, one.density, style="steps", colour=place),
+            Series(f"{one.where}, log-normal", x, fit, dashed=True, colour=place),
+        ]
+    return Figure("distribution", "Distribution of σ by block", Axis("σ", "pixels"), Axis("density", "1/pixel"), series)
+
+
+def _statistics(distributions: list[Distribution]) -> Table:
+    columns = ["where", "values", Column("median σ", "pixels", 3), Column("skewness", digits=3), Column("mean of ln σ", digits=3)]
+    columns += [Column("standard deviation of ln σ", digits=3), Column("skewness of ln σ", digits=3), Column("KS distance", digits=4)]
+    rows = [(d.where, d.count, d.median, d.skewness, d.log_mean, d.log_std, d.log_skewness, d.distance) for d in distributions]
+    caption = "KS distance: Kolmogorov–Smirnov distance of the values to the fitted log-normal."
+    return Table("distributions", "Distributions and their log-normal fit", columns, rows, caption)
+
+
+def short_name(name: str) -> str:
+    """`blocks.0.field.conv1` -> `block 1 conv1`."""
+    parts = [part for part in name.split(".") if part not in ("field", "filter")]
+    numbered = [f"{parts[0].removesuffix('s')} {int(parts[1]) + 1}", *parts[2:]] if len(parts) > 1 and parts[1].isdigit() else parts
+    return " ".join(numbered)
+
+
+QUESTION = Question("scales", "learned σ by depth; distribution of σ per block", Options, ask, present)

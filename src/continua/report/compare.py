@@ -1,0 +1,57 @@
+"""The same page about several runs as one: their curves in one figure, their rows in one table."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from continua.report.page import Figure, Maps, Page, Part, Series, Table
+
+
+def overlaid(pages: Mapping[str, Page]) -> Page:
+    """One page of several that present the same question, by the name of each run."""
+    first, *_ = pages.values()
+    parts: list[Part] = []
+    for part in first.parts:
+        if isinstance(part, Figure):
+            parts.append(_figure(part, {run: found for run, page in pages.items() if (found := _same(page, part))}))
+        elif isinstance(part, Table):
+            parts.append(_table(part, {run: found for run, page in pages.items() if (found := _same(page, part))}))
+    parts += [
+        replace(maps, name=f"{maps.name}-{place}", title=f"{run}: {maps.title}")
+        for place, (run, page) in enumerate(pages.items())
+        for maps in page.every(Maps)
+    ]
+    return Page(first.title, [*_sentences(pages), *parts])
+
+
+def _same(page: Page, part: Figure | Table) -> "Figure | Table | None":
+    return next((other for other in page.parts if isinstance(other, type(part)) and other.name == part.name), None)
+
+
+def _sentences(pages: Mapping[str, Page]) -> list[str]:
+    """What all say is said once; what differs is said of each run."""
+    told = {run: [part for part in page.parts if isinstance(part, str)] for run, page in pages.items()}
+    everyone = [text for text in next(iter(told.values())) if all(text in texts for texts in told.values())]
+    own = {run: " ".join(text for text in texts if text not in everyone) for run, texts in told.items()}
+    return [*everyone, *(f"{run}: {text}" for run, text in own.items() if text)]
+
+
+def _figure(figure: Figure, found: "Mapping[str, Figure | Table]") -> Figure:
+    """Colours are for runs where line styles already tell a run's series apart."""
+    several = max(len(_series(other)) for other in found.values()) > 1
+    styles = [(series.style, series.dashed) for series in figure.series]
+    by_run = len(set(styles)) == len(styles)
+    series = [
+        replace(one, name=f"{run}: {one.name}" if several else run, colour=place if by_run else None)
+        for place, (run, other) in enumerate(found.items())
+        for one in _series(other)
+    ]
+    return replace(figure, series=series)
+
+
+def _series(part: "Figure | Table") -> Sequence[Series]:
+    return part.series if isinstance(part, Figure) else ()
+
+
+def _table(table: Table, found: "Mapping[str, Figure | Table]") -> Table:
+    rows = [(run, *row) for run, other in found.items() if isinstance(other, Table) for row in other.rows]
+    return replace(table, columns=("run", *table.columns), rows=rows)
