@@ -29,14 +29,15 @@ def test_flops_are_those_of_pytorchs_counter(name):
     described = describe(net, (3, 20, 20))
     plain = frozen(net)  # else the counter sees the arithmetic of sampling the Gaussians too
     with FlopCounterMode(display=False) as counter:
-        h = plain.stem(torch.rand(1, 3, 20, 20))
+        h, scales = plain.stem(torch.rand(1, 3, 20, 20)), []
         for index, block in enumerate(plain.blocks):
             h = plain.transitions[index - 1](h) if index else h
             if isinstance(block, ODEBlock):
                 block.field(torch.tensor(0.0), h)
             else:
                 h = block(h)
-        plain.head(h)
+            scales.append(h)
+        plain.head(scales if plain.multiscale else h)
     if any(isinstance(m, Filter) and m.time_dependent for m in net.modules()):
         assert described.flops > 0
     else:

@@ -57,7 +57,12 @@ def test_the_forward_pass_is_features_then_head_with_a_gradient_for_every_parame
     assert logits.shape == (2, 7)
     features = net.forward_features(images)
     assert features.ndim == 4
-    torch.testing.assert_close(net.forward_head(features), logits)
+    scales = net.forward_scales(images)
+    assert len(scales) == len(net.blocks)
+    torch.testing.assert_close(scales[-1], features)
+    torch.testing.assert_close(net.forward_head(scales if net.multiscale else features), logits)
+    with pytest.raises(ConfigError, match="the head of"):
+        net.forward_head(features if net.multiscale else scales)
     (logits * torch.randn(2, 7)).sum().backward()
     without = [key for key, p in net.named_parameters() if p.grad is None or not bool(torch.isfinite(p.grad).all())]
     assert without == []

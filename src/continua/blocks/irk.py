@@ -30,7 +30,15 @@ class Node(nn.Module):
     """One stage: a kernel over [y_n, all other stages], of which stage I reads the first part and the update the last."""
 
     def __init__(
-        self, index: int, channels: int, growth: int, stages: int, bottleneck: int | None, update: int, make_filter: MakeFilter, style: Style
+        self,
+        index: int,
+        channels: int,
+        growth: int,
+        stages: int,
+        bottleneck: int | None,
+        update: int,
+        make_filter: MakeFilter,
+        style: Style,
     ) -> None:
         super().__init__()
         everything = channels + (stages - 1) * growth
@@ -111,9 +119,7 @@ class Clique(nn.Module):
         self.loops, self.order, self.state_in_update, self.uses = loops, order, state_in_update, uses
         self.style = style = style or Style()
         update = ((stages - 1) * growth + (channels if state_in_update else 0)) if loops else 0
-        self.nodes = nn.ModuleList(
-            Node(index, channels, growth, stages, bottleneck, update, make_filter, style) for index in range(stages)
-        )
+        self.nodes = nn.ModuleList(Node(index, channels, growth, stages, bottleneck, update, make_filter, style) for index in range(stages))
         last = 0 if order == "jacobi" and loops else stages - 1  # how many of the final values are read by another stage
         self.statistics = nn.ModuleList(_Statistics(channels, growth, stages, loops, last, bottleneck, style) for _ in range(uses))
 

@@ -61,7 +61,9 @@ def _check(step: "ERKStep | IRKStep", tableau: Tableau, rate: Tensor) -> None:
     if step.stages != tableau.stages:
         raise ConfigError(f"{tableau.name} has {tableau.stages} stages and the step {step.stages}; build the step with as many")
     if tuple(rate.shape) != (step.channels, step.channels):
-        raise ConfigError(f"rate has shape {tuple(rate.shape)}; the step carries {step.channels} channels, so it must be square of that size")
+        raise ConfigError(
+            f"rate has shape {tuple(rate.shape)}; the step carries {step.channels} channels, so it must be square of that size"
+        )
     style = step.style
     if style.norm != "identity" or style.activation != "identity" or style.dropout or step.bottleneck is not None:
         raise ConfigError(

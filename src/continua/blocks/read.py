@@ -21,6 +21,8 @@ from continua.blocks.norm import ACTIVATIONS
 from continua.blocks.standardise import Style
 from continua.errors import ConfigError
 from continua.filters import Filter, FilterConv2d, Pixel
+from continua.filters.conv import without_autocast
+from continua.filters.precision import autocast_on
 
 MakeFilter = Callable[[int, int], Filter]
 
@@ -44,9 +46,9 @@ class Affine(nn.Module):
 def read(parts: Sequence[Tensor], affine: Affine, weight: Tensor, style: Style) -> Tensor:
     """`weight` (out, in, size, size) over the parts side by side, each scaled, shifted and activated; "same" padding."""
     gamma, beta = affine.weight, affine.bias
-    device = parts[0].device.type
-    if torch.is_autocast_enabled(device):
-        dtype = torch.get_autocast_dtype(device)
+    device = parts[0].device
+    if autocast_on(device):
+        dtype = torch.get_autocast_dtype(device.type)
         parts, weight = [part.to(dtype) for part in parts], weight.to(dtype)
         gamma, beta = (None if value is None else value.to(dtype) for value in (gamma, beta))
     if torch.compiler.is_compiling():  # a compiler fuses this by itself
@@ -66,7 +68,7 @@ class _Read(torch.autograd.Function):
         x = _gathered(parts, gamma, beta, activation)
         ctx.activation = activation
         ctx.save_for_backward(None if forget else x, weight, gamma, beta, *parts)
-        with torch.autocast(x.device.type, enabled=False):
+        with without_autocast(x.device):
             return functional.conv2d(x, weight, padding=weight.shape[-1] // 2)
 
     @staticmethod
@@ -113,9 +115,7 @@ def _scaled(parts: Sequence[Tensor], gamma: Tensor | None, beta: Tensor | None) 
     return x
 
 
-def _before_activation(
-    g: Tensor, x: Tensor, parts: Sequence[Tensor], gamma: Tensor | None, beta: Tensor | None, activation: str
-) -> Tensor:
+def _before_activation(g: Tensor, x: Tensor, parts: Sequence[Tensor], gamma: Tensor | None, beta: Tensor | None, activation: str) -> Tensor:
     """∂L/∂u of x = act(u), in the memory of g where that is possible."""
     if activation == "identity":
         return g

@@ -105,5 +105,5 @@ class _StandardiseBatch(torch.autograd.Function):
 def _check_several_values(z: Tensor) -> None:
     if len(z) * z[0, 0].numel() == 1:
         raise ConfigError(
-            f"batch norm cannot train on one value per channel: a map of shape {tuple(z.shape)}. Use larger batches or images, or norm='group'"
+            f"batch norm cannot train on one value per channel, a map of {tuple(z.shape)}; use larger batches or images, or norm='group'"
         )

@@ -6,6 +6,7 @@ field. Continuous filters are counted as the dense kernel of their present size.
 """
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from continua.blocks import ConvField, CoupledField, ODEBlock, OrdinaryBlock, ResidualBlock
+from continua.blocks import ConvField, CoupledField, ERKStep, IRKStep, ODEBlock, OrdinaryBlock, Period, ResidualBlock
 from continua.blocks.norm import Activation
 from continua.filters import Evolved, Filter, FilterConv2d, NJet, Pixel, ScheduledNJet
 from continua.models.anodev2 import PooledHead
@@ -23,6 +24,7 @@ from continua.models.flops import FlopCount
 from continua.models.frozen import pixels
 from continua.models.network import Network
 from continua.models.registry import create_model, model_entry
+from continua.models.rk_parts import ImageNetStem, LastHead, MultiscaleHead, Transition
 
 Size = tuple[int, ...]
 
@@ -44,11 +46,12 @@ class Part:
 
 @dataclass(frozen=True)
 class Description:
-    """A network as a list of parts. `flops`: one image, one evaluation of each field."""
+    """A network as a list of parts. `flops`: one image, one evaluation of each field. `multiscale`: the head reads all blocks."""
 
     name: str
     image: Size
     parts: tuple[Part, ...]
+    multiscale: bool = False
 
     @property
     def parameters(self) -> int:
@@ -84,7 +87,7 @@ def describe(net: Network, image: Size) -> Description:
     """The parts of a network for one image of (channels, height, width)."""
     parts: list[Part] = []
 
-    def walk(name: str, module: nn.Module, real: nn.Module, h: Tensor) -> Tensor:
+    def walk(name: str, module: nn.Module, real: nn.Module, h: Any) -> Tensor:
         block = module if isinstance(module, ODEBlock) else None
         with FlopCount(shapes_only=True) as count:
             out = h if block is not None else module(h)
@@ -92,17 +95,22 @@ def describe(net: Network, image: Size) -> Description:
                 block.field(h.new_zeros(()), h.new_zeros(1, h.shape[1] + block.augment, *h.shape[2:]))
         size = sum(parameter.numel() for parameter in real.parameters())
         interval = None if block is None else (block.t0, block.t1)
+        h = h if isinstance(h, Tensor) else h[-1]
         parts.append(Part(name, _kind(real), tuple(layers(real)), _size(h), _size(out), size, count.flops, interval, _note(real)))
         return out
 
-    shadow = _shadow(net)
-    h = walk("stem", shadow.stem, net.stem, torch.zeros(1, *image))
+    shadow = _shadow(net).eval()  # batch norm would refuse to train on the one image
+    # Nothing in a Runge–Kutta network looks at numbers, so its walk needs none: the ImageNet ones would take seconds.
+    device = "meta" if any(isinstance(block, Period) for block in net.blocks) else "cpu"
+    shadow, states = shadow.to(device), []
+    h = walk("stem", shadow.stem, net.stem, torch.zeros(1, *image, device=device))
     for index, block in enumerate(shadow.blocks):
         if index and not isinstance(net.transitions[index - 1], nn.Identity):
             h = walk(f"transition {index}", shadow.transitions[index - 1], net.transitions[index - 1], h)
         h = walk(f"block {index + 1}", block, net.blocks[index], h)
-    walk("head", shadow.head, net.head, h)
-    return Description(net.name or type(net).__name__, tuple(image), tuple(parts))
+        states.append(h)
+    walk("head", shadow.head, net.head, states if net.multiscale else h)
+    return Description(net.name or type(net).__name__, tuple(image), tuple(parts), net.multiscale)
 
 
 @singledispatch
@@ -192,6 +200,59 @@ def _(module: Head) -> list[str]:
     return ["norm", *layers(module.act), "mean over pixels", *dropout, *layers(module.linear)]
 
 
+@layers.register
+def _(module: ERKStep) -> list[str]:
+    kernel = ("1×1, " if module.bottleneck else "") + layers(module.growths[0].conv)[0].removeprefix("conv ")
+    each = f"{module.m} × ({kernel})" if module.m > 1 else kernel
+    return [f"z{_low(i)}: {each} of {_names(range(i))}" for i in range(1, module.stages + 1)] + ["y + Σ z"]
+
+
+@layers.register
+def _(module: IRKStep) -> list[str]:
+    last = module.nodes[0].wide or module.nodes[0].conv
+    kernel = ("1×1, " if module.bottleneck else "") + layers(last)[0].removeprefix("conv ")
+    everyone = range(0 if module.state_in_update else 1, module.stages + 1)
+    grown = [f"z{_low(i)}: {kernel} of {_names(range(i))}" for i in range(1, module.stages + 1)]
+    renewed = [f"z{_low(i)}: {kernel} of {_names([j for j in everyone if j != i])}" for i in range(1, module.stages + 1)]
+    times = [f"update {module.loops} times" if module.loops > 1 else "update"]
+    return grown + (times + renewed if module.loops else []) + ["y + Σ z"]
+
+
+@layers.register
+def _(module: Period) -> list[str]:
+    return layers(module.first)
+
+
+@layers.register
+def _(module: ImageNetStem) -> list[str]:
+    return [*layers(module.conv), *layers(module.norm), "max 3×3, ÷2"]
+
+
+@layers.register
+def _(module: Transition) -> list[str]:
+    attention = ["attention"] if module.attention is not None else []
+    return [*layers(module.norm), *layers(module.conv), *attention, "mean 2×2, ÷2"]
+
+
+@layers.register
+def _(module: LastHead | MultiscaleHead) -> list[str]:
+    every = module.norms[0] if isinstance(module, MultiscaleHead) else module.norm
+    return [*layers(every), "mean over pixels", *layers(module.linear)]
+
+
+def _names(sources: Sequence[int]) -> str:
+    """y, z₁, … of the indices 0, 1, …; runs of more than three are shortened."""
+    names = ["y" if j == 0 else f"z{_low(j)}" for j in sources]
+    stages = [name for name in names if name != "y"]
+    if len(stages) > 3 and list(sources)[-1] - list(sources)[-len(stages)] == len(stages) - 1:
+        stages = [f"{stages[0]}…{stages[-1]}"]
+    return ", ".join([name for name in names if name == "y"] + stages)
+
+
+def _low(number: int) -> str:
+    return str(number).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
+
+
 def kernel_size(filter: Any) -> int:
     """Taps per side at the present σ; of a filter that depends on t, the most at either end of its interval."""
     ends = filter.interval if filter.time_dependent else (None,)
@@ -216,12 +277,17 @@ def _kind(module: nn.Module) -> str:
         return "ode"
     if isinstance(module, ResidualBlock | OrdinaryBlock):
         return "residual"
-    return "head" if isinstance(module, Head | PooledHead) else "plain"
+    if isinstance(module, Period):
+        return "period"
+    return "head" if isinstance(module, Head | PooledHead | LastHead | MultiscaleHead) else "plain"
 
 
 def _note(module: nn.Module) -> str:
     if isinstance(module, ODEBlock):
         return "dh/dt = f(t, h)" + (f", {module.augment} channels added" if module.augment else "")
+    if isinstance(module, Period):
+        shared = ", shared" if module.first.uses > 1 else ""
+        return "one time-step" if len(module.taken) == 1 else f"{len(module.taken)} such time-steps{shared}"
     return "h + f(h)" if isinstance(module, ResidualBlock) else ""
 
 

@@ -11,6 +11,7 @@ INK, FAINT = "#222222", "#777777"
 COLOURS = {  # accent and paper of a card
     "ode": ("#C4512D", "#FCEEE8"),
     "residual": ("#2F7D5B", "#E8F4EE"),
+    "period": ("#7A4FA3", "#F3ECF9"),
     "plain": ("#3B6AA8", "#E9F0F9"),
     "head": ("#5C5C66", "#F0F0F3"),
 }
@@ -55,6 +56,7 @@ class _Diagram:
         if not any(part.interval for part in described.parts):
             total = f"{described.parameters:,} parameters · {_flops(described.flops)}"
         self.axes.text(MARGIN, height - MARGIN - 0.36, " · ".join(filter(None, [subtitle, total])), size=9, color=FAINT, va="top")
+        self.scales: list[float] = []  # where the maps stand that a multiscale head reads
         x = MARGIN
         self._map(x, described.image, "image")
         for part, card in zip(described.parts, widths, strict=True):
@@ -64,6 +66,10 @@ class _Diagram:
             self._map(x, part.output, "logits" if part is described.parts[-1] else "")
             self._arrow(x - card - 0.17, x - card)
             self._arrow(x, x + 0.17, head=False)
+            if described.multiscale and part.name.startswith("block"):
+                self.scales.append(x + MAP / 2)
+        if self.scales:
+            self._multiscale(x - widths[-1] / 2, self.middle + tallest / 2 + 0.12, self.middle + _height(described.parts[-1]) / 2)
 
     def _card(self, x: float, width: float, part: Part) -> None:
         accent, paper = COLOURS[part.kind]
@@ -110,6 +116,14 @@ class _Diagram:
         text = f"{size[0]}\n{size[1]}×{size[2]}" if len(size) == 3 else str(size[0])
         self.axes.text(centre, self.middle - side / 2 - 0.14, text, size=7.5, color=INK, ha="center", va="top", linespacing=1.25)
         self.axes.text(centre, self.middle + side / 2 + 0.13, name, size=7.5, color=FAINT, ha="center", va="bottom")
+
+    def _multiscale(self, head: float, height: float, top: float) -> None:
+        """Dotted lines from the maps after the blocks to the head (RKNet fig. 1)."""
+        style = dict(color="#9A9AA2", lw=1.1, ls=(0, (2, 2)))
+        for x in self.scales:
+            self.axes.plot([x, x], [self.middle + 0.45, height], **style)
+        self.axes.plot([self.scales[0], head], [height, height], **style)
+        self.axes.annotate("", (head, top), (head, height), arrowprops=dict(arrowstyle="-|>", shrinkA=0, shrinkB=0, **style))
 
     def _arrow(self, left: float, right: float, head: bool = True) -> None:
         style = dict(arrowstyle="-|>" if head else "-", color="#9A9AA2", lw=1.0, shrinkA=0, shrinkB=0)

@@ -45,9 +45,7 @@ class Network(nn.Module):
         """The state after the last block."""
         return self._walk(images, len(self.blocks), t1, input_scale)
 
-    def forward_scales(
-        self, images: Tensor, *, t1: EndTimes | None = None, input_scale: "float | Tensor | None" = None
-    ) -> list[Tensor]:
+    def forward_scales(self, images: Tensor, *, t1: EndTimes | None = None, input_scale: "float | Tensor | None" = None) -> list[Tensor]:
         """The states after each block, first to last."""
         states: list[Tensor] = []
         self._walk(images, len(self.blocks), t1, input_scale, states)

@@ -41,7 +41,9 @@ def rule_1(period: int, channels: int, growth: int) -> int:
 def rule_2(period: int, channels: int, growth: int, m: int) -> None:
     """m successive growths are a group, which is added to y_n."""
     if m * growth != channels:
-        problem = f"m = {m} growths of k = {growth} channels make groups of {m * growth}, which cannot be added to y_n of {channels} channels"
+        problem = (
+            f"m = {m} growths of k = {growth} channels make groups of {m * growth}, which cannot be added to y_n of {channels} channels"
+        )
         raise BrokenRule(2, period, problem, f"m = {max(1, round(channels / growth))}")
 
 

@@ -159,10 +159,12 @@ def initialise(net: nn.Module) -> None:
 
 FIXED = ("implicit",)
 IMPLICIT_ONLY = ("loops", "order", "state_in_update")
-TINY = dict(growth=4)
+TINY = dict(growth=8)
 
 
-def _register(name: str, row: str, parameters: int, printed: str, tiny: Mapping[str, Any], *, image_size: int = 32, **defaults: Any) -> None:
+def _register(
+    name: str, row: str, parameters: int, printed: str, tiny: Mapping[str, Any], *, image_size: int = 32, **defaults: Any
+) -> None:
     """A network of the paper: explicit or implicit stays fixed, the other arguments of `RKNet` are its options."""
     implicit = name.startswith("irknet")
     hidden = FIXED if implicit else (*FIXED, *IMPLICIT_ONLY)
@@ -212,7 +214,7 @@ for _stages, _m, _parameters, _printed in (
 ):
     _row = f"table 3, ERKNet-{_stages.replace('x', '×')}-B, m₃ = {_m}"
     _imagenet: dict[str, Any] = dict(stem="imagenet", multiscale=False, bottleneck=True, growth=32, m=(2, 4, 8, _m), num_classes=1000)
-    _small: dict[str, Any] = dict(growth=4, m=(1, 2, 2, 2), num_classes=10)
+    _small: dict[str, Any] = dict(growth=4, m=(2, 2, 2, 2), num_classes=10)
     _register(f"erknet_imagenet_{_stages}_b", _row, _parameters, _printed, _small, image_size=224, stages=_stages, **_imagenet)
 
 
