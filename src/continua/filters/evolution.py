@@ -165,6 +165,7 @@ class HyperNetwork(Evolution):
 
     makes_start = True
     moves = False
+    has_rate = False
 
     def __init__(self, shape: Sequence[int], embedding: int = 8, hidden: int = 8) -> None:
         super().__init__()

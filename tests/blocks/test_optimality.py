@@ -1,0 +1,106 @@
+"""The optimality system (ANODEV2 eq. 7, corrected): it converges to the discrete gradient at the order of its scheme."""
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from continua import ConfigError, create_model
+from continua.blocks import CoupledBlock, CoupledField, ODEBlock
+from continua.blocks.optimality import optimality_gradients
+from continua.filters import RDA, Evolved, FilterConv2d, Grid, Pixel, evolve
+from continua.filters.memory import remembering
+
+F64 = torch.float64
+MEMORIES = {
+    "dirac": None,
+    "exponential, as printed": dict(kind="exponential", rate=3.0, normalise=False),
+    "exponential, normalised": dict(kind="exponential", rate=3.0),
+}
+
+
+class Smooth(nn.Module):
+    """f(z) = tanh(θ(t) * z + bias): no norm, so that θ(0) = 0 of an unnormalised memory is nothing special."""
+
+    def __init__(self, steps: int, memory, nonlinearity: str) -> None:
+        super().__init__()
+        evolution = RDA(2, nonlinearity=nonlinearity, around="rate")
+        for parameter in evolution.parameters():
+            nn.init.normal_(parameter, std=0.4)
+        with torch.no_grad():
+            evolution.tau.abs_()
+        self.conv = FilterConv2d(Evolved(Pixel(2, 2), remembering(evolution, memory), grid=Grid(steps=steps)), bias=True)
+
+    def prepare(self, z: Tensor, t0=None, t1=None):
+        ready = self.conv.realise(z.shape, z.dtype)
+        return lambda t, z: torch.tanh(ready(z, t)), ready.tensors
+
+    def forward(self, t: Tensor, z: Tensor) -> Tensor:
+        return self.prepare(z)[0](t, z)
+
+
+def loss(z: Tensor) -> Tensor:
+    return z.square().mean() + z.sin().mean()
+
+
+def gap(steps: int, scheme: str, memory, nonlinearity: str) -> float:
+    """Distance of the two gradients relative to their size, over w(0), τ, v, ρ and the bias."""
+    torch.manual_seed(3)
+    field = Smooth(steps, memory, nonlinearity).double()
+    block = ODEBlock(field, solver=dict(method=scheme, steps=steps, gradient="direct"))
+    z = torch.randn(2, 2, 4, 4, dtype=F64).requires_grad_()
+    names = ["z", *(name for name, _ in block.named_parameters())]
+    discrete = dict(zip(names, torch.autograd.grad(loss(block(z)), [z, *block.parameters()]), strict=True))
+    found = optimality_gradients(block, z, loss, scheme=scheme)
+    ours = {"z": found.state, **found.parameters}
+    assert ours.keys() == discrete.keys()
+    assert found.loss == pytest.approx(loss(block(z)).item(), rel=1e-9)
+    worst = [float((ours[name] - discrete[name]).norm() / discrete[name].norm()) for name in names]
+    return max(worst)
+
+
+@pytest.mark.parametrize(("scheme", "order"), [("euler", 1), ("heun", 2)])
+@pytest.mark.parametrize("nonlinearity", ["identity", "tanh"])
+@pytest.mark.parametrize("memory", ["dirac", "exponential, as printed"])
+def test_optimise_then_discretise_converges_to_the_discrete_gradient_at_the_order_of_its_scheme(scheme, order, nonlinearity, memory):
+    errors = [gap(steps, scheme, MEMORIES[memory], nonlinearity) for steps in (6, 12, 24)]
+    orders = [math.log2(a / b) for a, b in pairwise(errors)]
+    assert errors[-1] < 0.2
+    assert orders == pytest.approx([order, order], abs=0.3)
+
+
+def test_a_normalised_memory_converges_too():
+    errors = [gap(steps, "heun", MEMORIES["exponential, normalised"], "identity") for steps in (6, 12, 24)]
+    assert errors[0] > 2.5 * errors[1] > 6 * errors[2]
+    assert errors[2] < 0.01
+
+
+def test_it_works_over_the_fields_of_the_models():
+    net = create_model("resnet4_anodev2_c1", channels=(4,), norm="group", nonlinearity="identity", steps=24).double()
+    block, z = net.blocks[0], torch.randn(2, 4, 6, 6, dtype=F64)
+    block.field.act.name = "tanh"
+    block.solver = block.solver.replace(gradient="direct")
+    found = optimality_gradients(block, z, loss)
+    loss(block(z)).backward()
+    for name, parameter in block.named_parameters():
+        if name.endswith(("inner.weight", "tau", "v")):
+            assert float((found.parameters[name] - parameter.grad).norm() / parameter.grad.norm()) < 0.15, name
+
+
+def test_what_has_no_optimality_system_is_refused():
+    z = torch.zeros(1, 2, 4, 4)
+
+    def block(evolution: str = "rda", norm: str = "group", clock: float = 1.0, **options) -> CoupledBlock:
+        field = CoupledField(2, lambda i, o: evolve(Pixel(i, o), evolution, options=options, clock=clock), steps=2, norm=norm)
+        return CoupledBlock(field, solver=dict(method="euler", steps=2))
+
+    with pytest.raises(ConfigError, match="no rate of change"):
+        optimality_gradients(block(), z, loss)
+    with pytest.raises(ConfigError, match="norm='group'"):
+        optimality_gradients(block(norm="batch"), z, loss)
+    with pytest.raises(ConfigError, match="faster clock"):
+        optimality_gradients(block(nonlinearity="identity", clock=2.0), z, loss)
+    with pytest.raises(ConfigError, match="euler or heun"):
+        optimality_gradients(block(nonlinearity="identity"), z, loss, scheme="rk4")
