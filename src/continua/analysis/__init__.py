@@ -37,6 +37,7 @@ from continua.analysis.pattern_completion import pattern_completion
 from continua.analysis.question import DataOptions, Question, option
 from continua.analysis.scales import scales
 from continua.analysis.subject import Images, Subject
+from continua.analysis.weights import weights
 
 __all__ = [
     "Answer",
@@ -51,4 +52,5 @@ __all__ = [
     "option",
     "pattern_completion",
     "scales",
+    "weights",
 ]
