@@ -6,7 +6,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.t
 export TMPDIR := $(shell if [ -w "$${TMPDIR:-/tmp}" ]; then echo "$${TMPDIR:-/tmp}"; else mkdir -p .tmp && echo "$(CURDIR)/.tmp"; fi)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint format bench docs pictures results clean
+.PHONY: help demo test test-slow test-slurm lint format bench docs pictures results clean
 .NOTPARALLEL: # two installs at once into one environment would break it
 
 help: ## list what can be made
@@ -34,12 +34,17 @@ demo: .venv/.base ## run the main job on the embedded data set
 	$(PY) -m continua demo --out runs/demo
 
 test: .venv/.test ## the test suite (under 10 minutes on two cores)
-	$(PY) -m pytest -n 2 -m 'not slow'
+	$(PY) -m pytest -n 2 -m 'not slow and not slurm'
 
 # pytest answers 5 when it found nothing to run: right only as long as no test is marked slow.
 test-slow: .venv/.test ## what takes longer (under 30 minutes)
-	$(PY) -m pytest -n 2 -m slow || { status=$$?; \
+	$(PY) -m pytest -n 2 -m 'slow and not slurm' || { status=$$?; \
 	  [ $$status -eq 5 ] && ! grep -rq 'mark\.slow' tests --include='*.py' && echo "No test is marked slow yet." || exit $$status; }
+
+# The cluster goes down whatever the tests say; what the tests say is what counts.
+test-slurm: .venv/.test ## sweeps on a real Slurm cluster of one node (Debian, as root; about 10 minutes)
+	scripts/slurm-local up
+	$(PY) -m pytest -m slurm tests/slurm; status=$$?; scripts/slurm-local down; exit $$status
 
 lint: .venv/.lint .venv/.test ## formatting, lint rules and types
 	$(PY) -m ruff format --check .

@@ -91,9 +91,9 @@ def last_words(log: Path) -> str:
             lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
     except OSError:
         return f"it left no log ({log})"
-    own = [line for line in lines if not line.startswith(("srun:", "slurmstepd:", "submitit "))]
+    own = [line for line in lines if not line.startswith(("srun:", "slurmstepd", "submitit "))]
     starts = [number for number, line in enumerate(own) if line.startswith("Traceback ")]
     if starts:
         return own[-1].removeprefix("continua.errors.").removeprefix("continua.train.loop.")
-    slurm = [line for line in lines if line.startswith("slurmstepd:")]
+    slurm = [line for line in lines if line.startswith("slurmstepd")]
     return (slurm or own or [f"it ended without a word (log: {log})"])[-1]
