@@ -1,0 +1,111 @@
+"""DenseNet (Huang et al. 2017), a source for conversion to an ERKNet. Its weights have the names that are usual in PyTorch."""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from continua.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class DenseNetSpec:
+    """A DenseNet by its numbers. `bottleneck`: channels of the 1×1 convolutions as a multiple of `growth`; None for none."""
+
+    layers: tuple[int, ...] = (6, 12, 24, 16)
+    growth: int = 32
+    stem_channels: int = 64
+    compression: float = 0.5
+    bottleneck: int | None = 4
+    stem: Literal["small", "imagenet"] = "imagenet"
+    num_classes: int = 1000
+    in_channels: int = 3
+    norm_eps: float = 1e-5
+
+    @property
+    def inputs(self) -> list[int]:
+        """Channels at the start of each dense block."""
+        found = [self.stem_channels]
+        for layers in self.layers[:-1]:
+            found.append(int((found[-1] + layers * self.growth) * self.compression))
+        return found
+
+
+DENSENETS = {
+    "densenet121": DenseNetSpec(),
+    "densenet169": DenseNetSpec((6, 12, 32, 32)),
+    "densenet201": DenseNetSpec((6, 12, 48, 32)),
+    "densenet161": DenseNetSpec((6, 12, 36, 24), growth=48, stem_channels=96),
+}
+
+
+def densenet_spec(name: str) -> DenseNetSpec:
+    """A DenseNet of the literature by name."""
+    if name not in DENSENETS:
+        raise ConfigError(f"unknown DenseNet {name!r}; known: {', '.join(DENSENETS)}, or give a DenseNetSpec")
+    return DENSENETS[name]
+
+
+class DenseLayer(nn.Module):
+    """norm → ReLU → (1×1 → norm → ReLU →) 3×3 over everything before it, concatenated."""
+
+    def __init__(self, inputs: int, spec: DenseNetSpec) -> None:
+        super().__init__()
+        width = spec.growth * (spec.bottleneck or 0)
+        self.norm1 = nn.BatchNorm2d(inputs, spec.norm_eps)
+        if width:
+            self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
+            self.norm2 = nn.BatchNorm2d(width, spec.norm_eps)
+            self.conv2 = nn.Conv2d(width, spec.growth, 3, padding=1, bias=False)
+        else:
+            self.conv1 = nn.Conv2d(inputs, spec.growth, 3, padding=1, bias=False)
+            self.norm2 = self.conv2 = None
+
+    def forward(self, parts: list[Tensor]) -> Tensor:
+        h = self.conv1(functional.relu(self.norm1(torch.cat(parts, 1))))
+        return h if self.norm2 is None or self.conv2 is None else self.conv2(functional.relu(self.norm2(h)))
+
+
+class DenseBlock(nn.Module):
+    """Layers that each add `growth` channels."""
+
+    def __init__(self, inputs: int, layers: int, spec: DenseNetSpec) -> None:
+        super().__init__()
+        for index in range(layers):
+            self.add_module(f"denselayer{index + 1}", DenseLayer(inputs + index * spec.growth, spec))
+
+    def forward(self, h: Tensor) -> Tensor:
+        parts = [h]
+        for layer in self.children():
+            parts.append(layer(parts))
+        return torch.cat(parts, 1)
+
+
+class DenseNet(nn.Module):
+    """stem → dense block → transition → … → norm → ReLU → mean → linear."""
+
+    def __init__(self, spec: "DenseNetSpec | str" = "densenet121") -> None:
+        super().__init__()
+        self.spec = spec = densenet_spec(spec) if isinstance(spec, str) else spec
+        large = spec.stem == "imagenet"
+        size = dict(kernel_size=7, stride=2, padding=3) if large else dict(kernel_size=3, stride=1, padding=1)
+        parts: OrderedDict[str, nn.Module] = OrderedDict(conv0=nn.Conv2d(spec.in_channels, spec.stem_channels, **size, bias=False))
+        if large:
+            parts |= dict(norm0=nn.BatchNorm2d(spec.stem_channels, spec.norm_eps), relu0=nn.ReLU(), pool0=nn.MaxPool2d(3, 2, 1))
+        ends = [start + layers * spec.growth for start, layers in zip(spec.inputs, spec.layers, strict=True)]
+        following = [*(after for _, after in pairwise(spec.inputs)), None]
+        for index, (start, layers, end, after) in enumerate(zip(spec.inputs, spec.layers, ends, following, strict=True), 1):
+            parts[f"denseblock{index}"] = DenseBlock(start, layers, spec)
+            if after is not None:
+                down = dict(norm=nn.BatchNorm2d(end, spec.norm_eps), relu=nn.ReLU(), conv=nn.Conv2d(end, after, 1, bias=False))
+                parts[f"transition{index}"] = nn.Sequential(OrderedDict(**down, pool=nn.AvgPool2d(2)))
+        parts["norm5"] = nn.BatchNorm2d(ends[-1], spec.norm_eps)
+        self.features = nn.Sequential(parts)
+        self.classifier = nn.Linear(ends[-1], spec.num_classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.classifier(functional.relu(self.features(images)).mean((2, 3)))
