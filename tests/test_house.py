@@ -29,11 +29,12 @@ BELOW = {
     "data": set(),
     "report": set(),
     # train: filters, which number types are fast here; analysis, to hand it a run as the subject of its questions
-    "train": {"models", "filters", "data", "analysis", "report"},
+    "train": {"models", "blocks", "filters", "data", "analysis", "report"},
     # analysis: looks inside networks, down to filters and solvers, and says how its numbers are shown
     "analysis": {"models", "blocks", "filters", "ode", "data", "report"},
-    "studies": {"train", "analysis", "report"},
+    "studies": {"train", "analysis", "report", "models", "filters"},  # models: counts; filters: Figure 1 of the DCN paper
     "explore": {"models", "data", "analysis", "report"},
+    "demo": {"train", "analysis", "models", "data", "report"},
     "recipes": set(),
     "errors": set(),
     "memory": set(),

@@ -1,0 +1,129 @@
+"""`continua reproduce ID --scale …`: a study by name in, our numbers beside the printed ones out."""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from jsonargparse import ArgumentParser, Namespace
+
+from continua.errors import ConfigError, ContinuaError
+from continua.studies.study import SCALES
+
+
+def add_reproduce_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "study", metavar="ID", type=str, nargs="?", default="", help="a study such as dcn/table2a; a paper's name: all of its"
+    )
+    parser.add_argument("--list", action="store_true", help="show all studies with the state of each")
+    parser.add_argument(
+        "--scale", type=Literal[SCALES], default="cpu", help="smoke: seconds; cpu: an hour or so on real images; paper: GPUs"
+    )
+    parser.add_argument("--seeds", type=int | None, default=None, help="runs of each model (else the scale's own number)")
+    parser.add_argument(
+        "--on", type=Literal["here", "local", "slurm"], default="here", help="train in this process, in several, on a cluster"
+    )
+    parser.add_argument("--jobs", type=int | None, default=None, help="with --on local: runs at a time (else one per core)")
+    parser.add_argument("--runs", type=Path | None, default=None, help="folder of all runs (else CONTINUA_RUNS, else ./runs)")
+    parser.add_argument("--data-dir", type=Path | None, default=None, help="folder of all data sets (else CONTINUA_DATA, else the cache)")
+    parser.add_argument("--device", type=str, default="auto", help="auto, cpu or cuda")
+    parser.add_argument("--threads", type=int | None, default=None, help="threads of each run (else the scale's own number)")
+    parser.add_argument("--keep", type=Path | None, default=None, help="also put the entry and the runs' small files under this folder")
+
+
+def reproduce_command(options: Namespace) -> None:
+    """Run `continua reproduce`."""
+    from continua.analysis.command import show_page
+    from continua.studies.reproduce import keep, reproduce, verdict
+    from continua.train.loop import Interrupted
+    from continua.train.setup import RunOptions
+
+    if options.list or not options.study:
+        return show_list(options)
+    if options.seeds is not None and options.seeds < 1:
+        raise ConfigError(f"--seeds is {options.seeds}; expected at least 1")
+    how = RunOptions(data_dir=options.data_dir, device=options.device, threads=options.threads)
+    for study in chosen(options.study):
+        try:
+            found = reproduce(study, options.scale, seeds=options.seeds, runs=options.runs, options=how, train=trainer(options, study.id))
+        except Interrupted as stop:
+            print(f"stopped and saved; the same command goes on: continua reproduce {options.study} --scale {options.scale}")
+            raise SystemExit(128 + stop.signal if stop.signal else 1) from None
+        show_page(found.page)
+        for path in keep(found, options.keep) if options.keep else []:
+            print(f"kept {path}")
+        print(f"{study.id} at {options.scale}: {verdict(found.finding.claims)}; numbers, pictures and page.html in {found.folder}")
+    return None
+
+
+def chosen(name: str) -> list[Any]:
+    """One study, or all of a paper's."""
+    from continua.studies.known import STUDIES, find_study
+
+    paper = [study for study in STUDIES.values() if study.id.startswith(f"{name}/")]
+    return paper or [find_study(name)]
+
+
+def show_list(options: Namespace) -> None:
+    """Every study: what it asks, how many of its runs are there at this scale, what it found."""
+    from continua.report import show_table
+    from continua.studies.known import STUDIES
+    from continua.studies.reproduce import KEPT, study_folder
+    from continua.studies.runs import Places, wanted_runs
+    from continua.train.setup import RunOptions
+
+    places = Places(options.runs, [KEPT], RunOptions(data_dir=options.data_dir, device=options.device))
+    rows = []
+    for study in STUDIES.values():
+        setting, written = study.setting(options.scale), study_folder(study, options.scale, options.runs) / "results.json"
+        wanted = list(wanted_runs(study, options.scale, range(options.seeds or setting.seeds), places))
+        total = len(study.rows(options.scale)) * (options.seeds or setting.seeds)
+        done = f"{sum(one.finished for one in wanted)} of {total}" if total else "none needed"
+        said = json.loads(written.read_text("utf-8"))["verdict"] if written.is_file() else ""
+        rows.append((study.id, study.title, done, said, study.printed))
+    show_table(f"studies at {options.scale}", ("id", "what", "runs", "found", "printed"), rows, text=(0, 1, 2, 3, 4))
+
+
+def trainer(options: Namespace, name: str) -> Any:
+    """How missing runs are trained."""
+    from continua.studies.reproduce import train_here
+
+    return train_here if options.on == "here" else _by_sweep(options, name)
+
+
+def _by_sweep(options: Namespace, name: str) -> Any:
+    """As the cells of a sweep, by processes here or jobs on a cluster."""
+    from dataclasses import replace
+
+    from continua.train.resolution import identity
+    from continua.train.run import runs_folder
+    from continua.train.sweeps import Cell, Sweep, run_sweep
+    from continua.train.sweeps.executors import Local, Slurm
+    from continua.train.sweeps.status import jobs_folder
+    from continua.train.sweeps.table import View
+
+    def train(missing: Sequence[Any], how: Any) -> None:
+        cells = [
+            Cell(identity(one.recipe), {"model": one.row.label, "seed": one.recipe.seed}, one.recipe, one.run.folder.absolute())
+            for one in missing
+        ]
+        title = name.replace("/", "-")
+        sweep = Sweep(title, Path(f"{title}.yaml"), tuple(cells), {}, (runs_folder(options.runs) / "sweeps" / title).absolute())
+        folder = jobs_folder(sweep)
+        executor = Local(folder) if options.on == "local" else Slurm(folder, sweep.slurm)
+        jobs = options.jobs or (os.cpu_count() or 1) if options.on == "local" else options.jobs
+        data = how.data_dir.absolute() if how.data_dir is not None else None
+        with View(sweep.name) as view:
+            outcome = run_sweep(sweep, executor, replace(how, data_dir=data, progress="lines"), jobs=jobs, watch=view)
+        if outcome.signal:
+            print(
+                f"stopped, every run saved; the same command goes on: continua reproduce {name} --scale {options.scale} --on {options.on}"
+            )
+            raise SystemExit(128 + outcome.signal)
+        if outcome.count("done") < len(cells):
+            raise ContinuaError(
+                f"{len(cells) - outcome.count('done')} of {len(cells)} runs of {name} failed twice; the same command tries them again"
+            )
+
+    return train

@@ -1,0 +1,68 @@
+"""Ours beside the printed value: means over seeds, their spread, and the difference in standard errors."""
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
+
+from continua.report.page import Cell, Column, PlusMinus, Table
+
+PRINTED_RUNS = 3  # the papers' ± is taken as the standard deviation over this many runs where they do not say otherwise
+
+
+def over_seeds(values: Sequence[float]) -> PlusMinus | None:
+    """Mean and standard deviation over seeds; of a single run there is no spread; None of no run."""
+    if not values:
+        return None
+    return PlusMinus(fmean(values), stdev(values) if len(values) > 1 else math.nan)
+
+
+def in_standard_errors(ours: Sequence[float], printed: "PlusMinus | float | None", printed_runs: int = PRINTED_RUNS) -> float | None:
+    """(our mean − printed) / its standard error, from our seeds and the printed ±; None where there is no spread to measure by."""
+    if not ours or printed is None:
+        return None
+    theirs = printed if isinstance(printed, PlusMinus) else PlusMinus(float(printed), math.nan)
+    variance = stdev(ours) ** 2 / len(ours) if len(ours) > 1 else math.nan
+    if not math.isnan(theirs.error):
+        variance += theirs.error**2 / printed_runs
+    return (fmean(ours) - theirs.value) / math.sqrt(variance) if variance > 0 else None
+
+
+def comparison(
+    name: str,
+    title: str,
+    ours: Mapping[str, Sequence[float]],
+    printed: Mapping[str, "PlusMinus | float | None"],
+    *,
+    label: str,
+    unit: str,
+    digits: int,
+    printed_runs: int = PRINTED_RUNS,
+    extra: Mapping[str, Mapping[str, Cell]] | None = None,
+    caption: str = "",
+) -> Table:
+    """One row for each label in `printed` and in `ours`: ours ± over seeds, how many, printed ±, the difference in standard errors."""
+    labels = [*printed, *(row for row in ours if row not in printed)]
+    more = extra or {}
+    rows: list[list[Cell]] = []
+    for row in labels:
+        values = list(ours.get(row, ()))
+        cells: list[Cell] = [row, over_seeds(values), len(values), _cell(printed.get(row))]
+        cells.append(in_standard_errors(values, printed.get(row), printed_runs))
+        rows.append(cells + [column.get(row) for column in more.values()])
+    columns: list[Column | str] = [
+        "model",
+        Column(f"ours, {label}", unit, digits),
+        "seeds",
+        Column(f"printed, {label}", unit, digits),
+        Column("difference", "standard errors", 1),
+    ]
+    return Table(name, title, [*columns, *more], rows, caption)
+
+
+def ahead(first: Sequence[float], second: Sequence[float]) -> bool | None:
+    """Whether the mean of the first is above that of the second; None where either has no run."""
+    return fmean(first) > fmean(second) if first and second else None
+
+
+def _cell(printed: "PlusMinus | float | None") -> Cell:
+    return printed if printed is None or isinstance(printed, PlusMinus) else PlusMinus(float(printed), math.nan)

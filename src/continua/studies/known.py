@@ -1,0 +1,18 @@
+"""All studies, by their names."""
+
+from difflib import get_close_matches
+
+from continua.errors import ConfigError
+from continua.studies import dcn, dcn_figures
+from continua.studies.study import Study
+
+STUDIES: dict[str, Study] = {study.id: study for module in (dcn, dcn_figures) for study in module.STUDIES}
+
+
+def find_study(name: str) -> Study:
+    """A study by its name."""
+    if name not in STUDIES:
+        near = get_close_matches(name, STUDIES, n=2, cutoff=0.4)
+        hint = f"did you mean {' or '.join(near)}?" if near else "`continua reproduce --list` shows all"
+        raise ConfigError(f"there is no study {name!r}; {hint}")
+    return STUDIES[name]

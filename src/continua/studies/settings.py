@@ -1,0 +1,82 @@
+"""The scales of each paper's studies: what is changed from the published setting, in fields of the recipe and in words."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from continua.studies.study import Setting
+
+SMOKE_WORDS = "one epoch on a few embedded digits with tiny widths: this shows that the machinery works, and nothing else"
+FIXED_STEPS: Mapping[str, Any] = dict(method="rk4", steps=2, gradient="direct")
+
+
+def smoke(*, look: Mapping[str, Any] | None = None, **change: Any) -> Setting:
+    """Seconds: embedded digits, tiny widths, one seed."""
+    base: dict[str, Any] = dict(data="digits", per_class=6, epochs=1, batch_size=30, evaluation_batch_size=60, length_by_per_class={})
+    options = {"limit": 30, "batch_size": 30, **(look or {})}
+    return Setting(seeds=1, threads=1, change={**base, **change}, look=options, reduced=[SMOKE_WORDS])
+
+
+# DCN. Half the widths and two steps of rk4 instead of dopri5: about eight times as fast, so that 36 runs fit some hours of two cores.
+DCN_CPU = Setting(
+    seeds=3,
+    threads=1,
+    change=dict(
+        model_options=dict(channels=[16, 32, 64], solver=FIXED_STEPS),
+        per_class=52,
+        epochs=40,
+        batch_size=40,
+        optimiser=dict(lr=0.03),
+        length_by_per_class={},
+    ),
+    look=dict(limit=1000, batch_size=250),
+    reduced=[
+        "widths 16, 32, 64 instead of 32, 64, 128",
+        "two steps of rk4 with the direct gradient instead of dopri5 at tolerance 1e-3 with the adjoint",
+        "batches of 40 at learning rate 0.03 instead of 128 at 0.1",
+        "float32, one thread per run",
+    ],
+)
+DCN_SETTINGS: Mapping[str, Setting] = {
+    "smoke": smoke(model_options=dict(channels=[4, 4, 8], stem_padding=1, solver=dict(method="rk4", steps=1, gradient="direct"))),
+    "cpu": DCN_CPU,
+    "paper": Setting(seeds=3),
+}
+
+# ANODEV2. ResNet-4 on a subset: a fifth of an epoch's images, a twelfth of the epochs.
+ANODEV2_SETTINGS: Mapping[str, Setting] = {
+    "smoke": smoke(),
+    "cpu": Setting(
+        seeds=3,
+        threads=1,
+        change=dict(per_class=500, epochs=20, batch_size=64),
+        look=dict(limit=1000),
+        reduced=[
+            "ResNet-4 only",
+            "500 training images per class instead of 5,000",
+            "20 epochs instead of 350, the learning rate's drops at the same fractions",
+            "batches of 64 instead of 256",
+            "three seeds instead of five",
+            "float32, one thread per run",
+        ],
+    ),
+    "paper": Setting(seeds=5),
+}
+
+# RKNet. Growth 12 instead of 36 makes a step nine times as cheap.
+RKNET_SETTINGS: Mapping[str, Setting] = {
+    "smoke": smoke(model_options=dict(growth=4)),
+    "cpu": Setting(
+        seeds=1,
+        threads=1,
+        change=dict(model_options=dict(growth=12), per_class=500, epochs=10),
+        look=dict(limit=1000),
+        reduced=[
+            "growth rate 12 instead of 36",
+            "500 training images per class instead of 5,000",
+            "10 epochs instead of 300",
+            "one seed",
+            "float32, one thread per run",
+        ],
+    ),
+    "paper": Setting(seeds=1),
+}
