@@ -9,12 +9,13 @@ from continua.report.page import Figure, Maps, Page, Part, Series, Table
 def overlaid(pages: Mapping[str, Page]) -> Page:
     """One page of several that present the same question, by the name of each run."""
     first, *_ = pages.values()
+    shared: dict[tuple[type, str], Figure | Table] = {}
+    for page in sorted(pages.values(), key=lambda page: -len(page.parts)):  # some runs have figures that others lack: a solver's cost
+        shared = {(type(part), part.name): part for part in page.parts if isinstance(part, Figure | Table)} | shared
     parts: list[Part] = []
-    for part in first.parts:
-        if isinstance(part, Figure):
-            parts.append(_figure(part, {run: found for run, page in pages.items() if (found := _same(page, part))}))
-        elif isinstance(part, Table):
-            parts.append(_table(part, {run: found for run, page in pages.items() if (found := _same(page, part))}))
+    for part in shared.values():
+        found = {run: same for run, page in pages.items() if (same := _same(page, part))}
+        parts.append(_figure(part, found) if isinstance(part, Figure) else _table(part, found))
     parts += [
         replace(maps, name=f"{maps.name}-{place}", title=f"{run}: {maps.title}")
         for place, (run, page) in enumerate(pages.items())
@@ -23,8 +24,8 @@ def overlaid(pages: Mapping[str, Page]) -> Page:
     return Page(first.title, [*_sentences(pages), *parts])
 
 
-def _same(page: Page, part: Figure | Table) -> "Figure | Table | None":
-    return next((other for other in page.parts if isinstance(other, type(part)) and other.name == part.name), None)
+def _same(page: Page, part: Part) -> "Figure | Table | None":
+    return next((p for p in page.parts if isinstance(p, Figure | Table) and isinstance(part, type(p)) and p.name == part.name), None)
 
 
 def _sentences(pages: Mapping[str, Page]) -> list[str]:

@@ -45,7 +45,9 @@ def draw_figure(figure: Figure | Maps, target: Path) -> Path:
 def _series(figure: Figure) -> Any:
     from matplotlib.figure import Figure as Canvas
 
-    canvas = Canvas(figsize=(6.4, 4.0), layout="constrained")
+    beside = len(figure.series) > 4  # a long legend stands beside the axes, in a wider picture
+    room = 0.5 + 0.075 * max(len(series.name) for series in figure.series) if beside else 0.0
+    canvas = Canvas(figsize=(6.4 + room, 4.0), layout="constrained")
     axes = canvas.add_subplot()
     categories = _categories(figure.series)
     bars = [place for place, series in enumerate(figure.series) if series.style == "bars"]
@@ -69,7 +71,7 @@ def _series(figure: Figure) -> Any:
     if len(figure.series) > 1:
         order = [series.name for series in figure.series]
         entries = sorted(zip(*axes.get_legend_handles_labels(), strict=True), key=lambda entry: order.index(entry[1]))
-        where: dict[str, Any] = dict(loc="upper left", bbox_to_anchor=(1.0, 1.0)) if len(order) > 4 else dict(loc="best")
+        where: dict[str, Any] = dict(loc="upper left", bbox_to_anchor=(1.0, 1.0)) if beside else dict(loc="best")
         axes.legend(*zip(*entries, strict=True), **where)
     return canvas
 

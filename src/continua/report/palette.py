@@ -1,6 +1,6 @@
 """Colours that stay apart for every kind of colour vision (Okabe and Ito 2008), in an order in which neighbours differ most."""
 
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C8C8C", "#B8A500")
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#8C8C8C", "#B8A500")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")  # for matplotlib
 SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x", "star")  # the same for plotly
 

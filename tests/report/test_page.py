@@ -1,0 +1,207 @@
+"""Pages: plain data that can be written, read back, drawn and compared."""
+
+import csv
+import json
+import math
+import re
+from collections.abc import Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from continua.errors import ConfigError
+from continua.report import (
+    Axis,
+    Column,
+    Figure,
+    Maps,
+    Page,
+    PlusMinus,
+    Series,
+    Table,
+    draw_figure,
+    markdown,
+    page_from,
+    page_json,
+    write_html,
+    write_page,
+)
+from continua.report.compare import overlaid
+from continua.report.palette import PALETTE, colour
+from continua.report.plot import plotly_figure
+
+X = np.geomspace(1e-3, 5, 7)
+CURVES = Figure(
+    "curves",
+    "Accuracy </script> & more",
+    Axis("contrast c", log=True),
+    Axis("accuracy", "%", limits=(0, 100)),
+    [
+        Series("naive", X, 50 + X, error=np.full(7, 2.0), spread="band"),
+        Series("scaled", X, 60 + X, error=np.full(7, 1.0), style="both", dashed=True),
+        Series("a gap", X[:3], [1.0, math.nan, 3.0]),
+    ],
+    "A caption.",
+)
+BARS = Figure("bars", "Bars", Axis("layer"), Axis("σ", "pixels"), [Series("σ", ["stem", "block 1"], [1.0, 2.0], [0.1, 0.2], style="bars")])
+STEPS = Figure("steps", "Steps", Axis("σ", "pixels"), Axis("density", "1/pixel"), [Series("σ", [0.5, 1.5], [0.25, 0.75], style="steps")])
+TABLE = Table(
+    "table", "A table", ["model", Column("accuracy", "%", 2), "images"], [("a|b", PlusMinus(12.345, 0.1), 3000), ("<b>", 88.0, None)]
+)
+MAPS = Maps("maps", "Maps", ["intact", "masked"], ["t = 0", "t = 1"], np.arange(64.0).reshape(2, 2, 4, 4), "h (no unit)")
+PAGE = Page("A page", ["One sentence.", CURVES, TABLE, MAPS], [Page("More", [BARS, STEPS])])
+
+
+def test_a_page_is_the_same_after_json() -> None:
+    again = page_from(json.loads(page_json(PAGE)))
+    assert again.parts[2] == TABLE
+    assert again.sections == PAGE.sections
+    np.testing.assert_array_equal(again.every(Maps)[0].values, MAPS.values)
+    read = again.every(Figure)[0]
+    assert (read.x, read.y, read.title, read.caption) == (CURVES.x, CURVES.y, CURVES.title, CURVES.caption)
+    assert math.isnan(read.series[2].y[1])
+    assert read.series[:2] == CURVES.series[:2]
+    assert page_json(again) == page_json(page_from(json.loads(page_json(again))))
+
+
+def test_json_has_no_nan() -> None:
+    json.loads(page_json(PAGE), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+
+
+@pytest.mark.parametrize("figure", [CURVES, BARS, STEPS], ids=lambda figure: figure.name)
+def test_plotly_accepts_what_is_given_to_it(figure: Figure) -> None:
+    from plotly.graph_objects import Figure as Checked
+
+    made = plotly_figure(figure)
+    json.dumps(made, allow_nan=False)
+    checked = Checked(made)
+    assert checked.layout.xaxis.title.text == figure.x.text
+    assert checked.layout.yaxis.title.text == figure.y.text
+    named = {trace.name for trace in checked.data if trace.showlegend is not False}
+    assert named == {series.name for series in figure.series}
+
+
+def test_a_log_axis_is_given_its_limits_as_exponents() -> None:
+    figure = Figure("f", "F", Axis("c", log=True, limits=(0.01, 10)), Axis("y"), [Series("s", [0.1, 1], [1, 2])])
+    assert plotly_figure(figure)["layout"]["xaxis"]["range"] == pytest.approx([-2, 1])
+
+
+def test_a_page_is_written_as_text_numbers_and_pictures(tmp_path: Path) -> None:
+    made = write_page(PAGE, tmp_path, ("svg",))
+    assert {path.name for path in made} == {path.name for path in tmp_path.iterdir()}
+    for name in ("curves", "bars", "steps", "maps"):
+        assert "<svg" in (tmp_path / f"{name}.svg").read_text("utf-8")
+    svg = (tmp_path / "curves.svg").read_text("utf-8")
+    assert "contrast c" in svg
+    assert "accuracy (%)" in svg
+    rows = list(csv.reader((tmp_path / "table.csv").read_text("utf-8").splitlines()))
+    assert rows == [["model", "accuracy (%)", "± accuracy (%)", "images"], ["a|b", "12.345", "0.1", "3000"], ["<b>", "88.0", "", ""]]
+    rows = list(csv.reader((tmp_path / "curves.csv").read_text("utf-8").splitlines()))
+    assert rows[0] == ["series", "contrast c", "accuracy (%)", "± accuracy (%)"]
+    assert [float(row[1]) for row in rows[1:8]] == pytest.approx(X.tolist(), rel=1e-15)
+    assert "| a∣b | 12.35 ± 0.10 | 3,000 |" in (tmp_path / "page.md").read_text("utf-8").replace("12.34 ", "12.35 ")
+
+
+def test_the_same_figure_is_the_same_svg(tmp_path: Path) -> None:
+    first, second = (draw_figure(BARS, tmp_path / name).read_bytes() for name in ("a.svg", "b.svg"))
+    assert first == second
+    assert draw_figure(BARS, tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_markdown_has_headings_and_links() -> None:
+    text = markdown(PAGE, "svg", folder="pictures/")
+    assert text.startswith("# A page\n\nOne sentence.\n")
+    assert "](pictures/curves.svg)" in text
+    assert "\n## More\n" in text
+
+
+class Seen(HTMLParser):
+    """Every tag that could reach for the network, and the data of each plot."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sources: list[str] = []
+        self.plots: list[str] = []
+        self._inside = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        known = dict(attrs)
+        self.sources += [value for name, value in attrs if name in ("src", "href") and value]
+        self._inside = tag == "script" and known.get("type") == "application/json"
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.plots.append(data)
+            self._inside = False
+
+
+def test_the_html_page_needs_nothing_else(tmp_path: Path) -> None:
+    text = write_html(PAGE, tmp_path / "page.html").read_text("utf-8")
+    seen = Seen()
+    seen.feed(text)
+    assert all(source.startswith(("data:", "#")) for source in seen.sources)
+    assert len(seen.plots) == 3
+    assert json.loads(seen.plots[0])["layout"]["yaxis"]["title"]["text"] == "accuracy (%)"
+    assert "&lt;b&gt;" in text
+    assert 'name="viewport"' in text
+    assert "prefers-color-scheme: dark" in text
+    assert "@media print" in text
+    assert 'data-value="12.345"' in text, "tables sort by the number, not by its text"
+    assert not re.search(r"\{\{\w+\}\}", text.split("</style>")[1].split("<script>")[0])
+
+
+def test_a_page_without_figures_does_not_carry_plotly(tmp_path: Path) -> None:
+    assert write_html(Page("Words", ["Only {{body}} words.", TABLE]), tmp_path / "a.html").stat().st_size < 30_000
+    assert "Only {{body}} words." in (tmp_path / "a.html").read_text("utf-8")
+
+
+def least_apart(colours: Sequence[str]) -> float:
+    """The smallest distance in RGB (0 … √3) as people without red or green cones see them (Viénot, Brettel and Mollon 1999)."""
+    linear = np.array([[int(c[i : i + 2], 16) / 255 for i in (1, 3, 5)] for c in colours]) ** 2.2
+    to_lms = np.array([[17.8824, 43.5161, 4.11935], [3.45565, 27.1554, 3.86714], [0.0299566, 0.184309, 1.46709]])
+    protan = np.array([[0, 2.02344, -2.52581], [0, 1, 0], [0, 0, 1]])
+    deutan = np.array([[1, 0, 0], [0.494207, 0, 1.24827], [0, 0, 1]])
+    found = []
+    for blind in (protan, deutan):
+        seen = np.clip(linear @ (np.linalg.inv(to_lms) @ blind @ to_lms).T, 0, 1) ** (1 / 2.2)
+        found.append(np.linalg.norm(seen[:, None] - seen[None], axis=2)[np.triu_indices(len(colours), 1)].min())
+    return float(min(found))
+
+
+def test_the_first_colours_differ_also_without_red_or_green_cones() -> None:
+    assert least_apart(PALETTE[:4]) > 0.2
+    assert least_apart(["#d62728", "#6b8e23"]) < 0.2, "a red and a green that many cannot tell apart"
+    assert colour(len(PALETTE)) == colour(0)
+
+
+def test_what_cannot_be_drawn_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="without a label"):
+        Axis("")
+    with pytest.raises(ConfigError, match="lengths"):
+        Series("s", [1, 2], [1])
+    with pytest.raises(ConfigError, match="a row of 1 cells"):
+        Table("t", "T", ["a", "b"], [[1]])
+    with pytest.raises(ConfigError, match="expected"):
+        Maps("m", "M", ["a"], ["b"], np.zeros((2, 1, 3, 3)), "h")
+    with pytest.raises(ConfigError, match=r"\.png"):
+        draw_figure(CURVES, tmp_path / "a.gif")
+    with pytest.raises(ConfigError, match="gif"):
+        write_page(PAGE, tmp_path, ("gif",))
+
+
+def test_runs_compared_share_figures_and_tables() -> None:
+    def page(shift: float, *more: Figure) -> Page:
+        series = [Series("naive", [1, 2], [shift, 2]), Series("scaled", [1, 2], [3, 4], dashed=True)]
+        figure = Figure("f", "F", Axis("x"), Axis("y"), series)
+        return Page("Same", ["All say this.", f"Only {shift} says this.", figure, Table("t", "T", ["a"], [[shift]]), MAPS, *more])
+
+    both = overlaid({"one": page(1.0), "two": page(5.0, BARS)})
+    assert both.parts[:3] == ("All say this.", "one: Only 1.0 says this.", "two: Only 5.0 says this.")
+    figure, bars = both.every(Figure)
+    assert [series.name for series in figure.series] == ["one: naive", "one: scaled", "two: naive", "two: scaled"]
+    assert [series.colour for series in figure.series] == [0, 0, 1, 1], "colours are for runs, dashes for what is compared"
+    assert [series.name for series in bars.series] == ["two"]
+    assert both.every(Table)[0].rows == (("one", 1.0), ("two", 5.0))
+    assert len({maps.name for maps in both.every(Maps)}) == 2

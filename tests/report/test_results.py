@@ -1,0 +1,103 @@
+"""docs/results.md is what results/*/*.json say."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from continua.errors import ConfigError
+from continua.report import Axis, Entry, Figure, PlusMinus, Series, Table, entry_environment, read_entry
+from continua.report.results import draw_results, result_files, results_page
+
+ROOT = Path(__file__).parents[2]
+
+
+def entry(**changes: Any) -> Entry:
+    given: dict[str, Any] = dict(
+        title="Small data",
+        paper="DCN, Table 2a",
+        asked="Is it so?",
+        commands=["continua train --recipe dcn"],
+        reduced=["45 epochs instead of 1,000"],
+        environment={"processor": "a CPU", "threads": 1},
+        parts=[
+            "One sentence.",
+            Table("accuracy", "Accuracy", ["model", "ours"], [["DCN-ODE", PlusMinus(38.1, 0.4)]]),
+            Figure("loss", "Loss", Axis("epoch"), Axis("loss", "nats"), [Series("DCN-ODE", [1, 2], [2.3, 2.1])]),
+        ],
+        notes=["It is not so."],
+    )
+    return Entry(**{**given, **changes})
+
+
+def test_the_page_of_results_is_made_from_their_files() -> None:
+    assert (ROOT / "docs" / "results.md").read_text("utf-8") == results_page(ROOT / "results"), (
+        "run `make results` and commit what it wrote"
+    )
+
+
+def test_every_picture_of_the_page_is_there() -> None:
+    page = (ROOT / "docs" / "results.md").read_text("utf-8")
+    links = [part.partition(")")[0] for part in page.split("](pictures/")[1:]]
+    assert [link for link in links if not (ROOT / "docs" / "pictures" / link).is_file()] == []
+
+
+def test_no_entry_has_weights_that_are_too_large() -> None:
+    weights = list((ROOT / "results").rglob("*.safetensors"))
+    assert all(path.stat().st_size < 2e6 for path in weights)
+    assert sum(path.stat().st_size for path in weights) < 40e6
+
+
+def test_an_entry_is_the_same_after_its_file(tmp_path: Path) -> None:
+    path = entry().write(tmp_path / "dcn" / "small.json")
+    assert read_entry(path) == entry()
+    data = json.loads(path.read_text("utf-8"))
+    assert data["parts"][1]["rows"] == [["DCN-ODE", {"value": 38.1, "error": 0.4}]]
+
+
+def test_the_page_says_what_was_asked_reduced_and_typed(tmp_path: Path) -> None:
+    entry().write(tmp_path / "results" / "dcn" / "small.json")
+    entry(title="Other", reduced=[]).write(tmp_path / "results" / "anodev2" / "other.json")
+    page = results_page(tmp_path / "results")
+    assert page.index("## Other") < page.index("## Small data")
+    for text in ("*DCN, Table 2a.* Is it so?", "45 epochs instead of 1,000", "```sh\ncontinua train --recipe dcn\n```", "It is not so."):
+        assert text in page
+    assert "| DCN-ODE | 38.1 ± 0.4 |" in page
+    assert "Nothing was reduced" in page
+    assert "![Loss](pictures/results/dcn-small-loss.svg)" in page
+    stale = tmp_path / "docs" / "pictures" / "results" / "gone.svg"
+    stale.parent.mkdir(parents=True)
+    stale.touch()
+    made = draw_results(tmp_path / "results", tmp_path / "docs")
+    assert sorted(path.name for path in made) == ["anodev2-other-loss.svg", "dcn-small-loss.svg"]
+    assert not stale.exists()
+
+
+def test_files_of_runs_are_no_entries(tmp_path: Path) -> None:
+    (tmp_path / "dcn" / "small" / "run").mkdir(parents=True)
+    (tmp_path / "dcn" / "small" / "run" / "result.json").write_text("{}")
+    assert result_files(tmp_path) == []
+
+
+@pytest.mark.parametrize("change", [dict(title=None), dict(colour=1), dict(parts=7)])
+def test_a_wrong_entry_is_refused_by_name(change: dict[str, Any], tmp_path: Path) -> None:
+    path = entry().write(tmp_path / "dcn" / "small.json")
+    data = json.loads(path.read_text("utf-8")) | change
+    if change.get("title", "") is None:
+        del data["title"]
+    path.write_text(json.dumps(data))
+    with pytest.raises(ConfigError, match=r"small\.json"):
+        read_entry(path)
+
+
+def test_the_environment_of_an_entry_names_no_machine() -> None:
+    full = {
+        "processor": "a CPU",
+        "threads": 1,
+        "python": "3.11",
+        "system": "host-a",
+        "commit": "x",
+        "packages": {"torch": "2", "numpy": "1"},
+    }
+    assert entry_environment(full) == {"processor": "a CPU", "threads": 1, "python": "3.11", "torch": "2"}
