@@ -7,6 +7,8 @@ from typing import Any
 import yaml
 from training import TINY
 
+from continua.train import Run, identity
+from continua.train.parse import parse_recipe
 from continua.train.sweeps.executors import JobState
 from continua.train.sweeps.job import CellJob
 
@@ -20,8 +22,8 @@ def write_sweep(path: Path, *, epochs: int = 3, slurm: Mapping[str, Any] | None 
     return path
 
 
-class InProcess:
-    """Carries a job out in this process when it is looked at; `fail` names cells (by folder) whose first so many jobs fail."""
+class Pretended:
+    """Jobs end when they are looked at, with the files of a finished run; `fail`: folders of cells whose first so many jobs fail."""
 
     name, pause, survives = "in process", 0.0, False
 
@@ -44,7 +46,10 @@ class InProcess:
         if self.left.get(job.folder, 0):
             self.left[job.folder] -= 1
             return JobState("ended", self.said or "failed")
-        job()
+        run, recipe = Run(job.folder), parse_recipe(job.recipe)
+        if not run.exists:
+            run.create(recipe)
+        run.write_json(run.result_file, {"identity": identity(recipe), "parameters": 7, "test_accuracy": recipe.seed / 10})
         return JobState("ended")
 
     def stop(self, jobs: Iterable[str]) -> None:

@@ -46,7 +46,9 @@ def test_what_is_no_run_is_passed_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("per_class", "holdout"), [(8, None), (1, None), (2, 0.25), (None, 0.1), (2, 0.19)])
 @pytest.mark.parametrize("batch", [15, 16, 17, 1294])
-def test_drop_last_is_decided_when_a_recipe_is_resolved_as_the_loader_would(per_class: int | None, holdout: float | None, batch: int) -> None:
+def test_drop_last_is_decided_when_a_recipe_is_resolved_as_the_loader_would(
+    per_class: int | None, holdout: float | None, batch: int
+) -> None:
     recipe = tiny_recipe(per_class=per_class, holdout=holdout, batch_size=batch, drop_last="auto")
     images = len(load("digits", per_class=per_class, holdout=holdout)["train"])
     assert resolve(recipe).drop_last is (images >= batch)

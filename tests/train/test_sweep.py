@@ -13,30 +13,18 @@ from typing import Any
 
 import pytest
 import torch
-from sweeping import InProcess, write_sweep
+from sweeping import Pretended, write_sweep
 from training import QUIET, lasting_lines, tiny_recipe, weights
 
 from continua.cli import main
 from continua.errors import ConfigError
-from continua.train import Run, RunOptions, load_recipe, resolve, train
+from continua.train import Run, RunOptions, load_recipe, resolve, run_id, train
 from continua.train.loop import Training
 from continua.train.sweeps import Sweep, load_sweep, run_sweep, summarise
 from continua.train.sweeps.executors import slurm_parameters
 from continua.train.sweeps.job import CellJob, JobSignals
 from continua.train.sweeps.status import Status, last_words, read_statuses
 from continua.train.sweeps.table import View, show_status, summary
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trainings that only write what a finished run has."""
-
-    def go(self: Training) -> dict[str, Any]:
-        result = {"identity": self.identity, "parameters": 7, "test_accuracy": self.recipe.seed / 10}
-        self.run.write_json(self.run.result_file, result)
-        return result
-
-    monkeypatch.setattr(Training, "go", go)
 
 
 def sweep_of(folder: Path, **axes: Any) -> Sweep:
@@ -99,7 +87,11 @@ def test_a_mistake_in_the_file_is_named_before_anything_runs(text: str, said: st
 
 @pytest.mark.parametrize(
     ("given", "said"),
-    [({"ntasks_per_node": 2}, "one process on one node"), ({"partitoin": "gpu"}, "did you mean partition?"), ({"time": "1h"}, "whole minutes")],
+    [
+        ({"ntasks_per_node": 2}, "one process on one node"),
+        ({"partitoin": "gpu"}, "did you mean partition?"),
+        ({"time": "1h"}, "whole minutes"),
+    ],
 )
 def test_what_a_cluster_cannot_be_asked_for_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said.replace("?", r"\?")):
@@ -116,37 +108,38 @@ def test_a_job_may_be_requeued_and_its_step_has_its_processors() -> None:
 # --- carrying it out ----------------------------------------------------------------------------------------------------
 
 
-def test_only_what_is_missing_is_done_also_when_the_sweep_grows(tmp_path: Path, quick: None) -> None:
-    first = InProcess()
+def test_only_what_is_missing_is_done_also_when_the_sweep_grows(tmp_path: Path) -> None:
+    first = Pretended()
     assert run_sweep(sweep_of(tmp_path, seeds=2), first, QUIET, jobs=1).count("done") == 2
-    again, grown = InProcess(), InProcess()
+    again, grown = Pretended(), Pretended()
     assert run_sweep(sweep_of(tmp_path, seeds=2), again, QUIET).count("done") == 2
     assert again.jobs == {}
     assert run_sweep(sweep_of(tmp_path, seeds=3), grown, QUIET).count("done") == 3
     assert [name.split("-seed")[1][0] for name in grown.folders] == ["2"]
 
 
-def test_a_run_made_by_hand_counts(tmp_path: Path, quick: None) -> None:
-    train(tiny_recipe(per_class=2, seed=1), tmp_path / "runs" / "by-hand", QUIET)
-    executor = InProcess()
+def test_a_run_made_by_hand_counts(tmp_path: Path) -> None:
+    by_hand, executor = Run(tmp_path / "runs" / "by-hand"), Pretended()
+    by_hand.create(resolve(tiny_recipe(per_class=2, seed=1)))
+    by_hand.write_json(by_hand.result_file, {"identity": run_id(by_hand.recipe), "parameters": 7, "test_accuracy": 0.5})
     outcome = run_sweep(sweep_of(tmp_path, seeds=2), executor, QUIET)
     assert (outcome.count("done"), len(executor.jobs)) == (2, 1)
 
 
-def test_at_most_so_many_jobs_are_submitted_at_a_time(tmp_path: Path, quick: None) -> None:
+def test_at_most_so_many_jobs_are_submitted_at_a_time(tmp_path: Path) -> None:
     for limit in (1, 2, None):
-        executor, folder = InProcess(), tmp_path / f"{limit}"
+        executor, folder = Pretended(), tmp_path / f"{limit}"
         folder.mkdir()
         run_sweep(sweep_of(folder, seeds=4), executor, QUIET, jobs=limit)
         assert executor.most == (limit or 4)
     with pytest.raises(ConfigError, match="jobs is 0"):
-        run_sweep(sweep_of(tmp_path), InProcess(), QUIET, jobs=0)
+        run_sweep(sweep_of(tmp_path), Pretended(), QUIET, jobs=0)
 
 
-def test_a_failed_cell_is_tried_once_more_and_then_reported_while_the_others_go_on(tmp_path: Path, quick: None) -> None:
+def test_a_failed_cell_is_tried_once_more_and_then_reported_while_the_others_go_on(tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path, seeds=3)
     once, twice, fine = (cell.folder for cell in sweep.cells)
-    executor = InProcess(fail={once: 1, twice: 2})
+    executor = Pretended(fail={once: 1, twice: 2})
     outcome = run_sweep(sweep, executor, QUIET)
     assert [one.state for one in outcome.statuses] == ["done", "failed", "done"]
     assert [one.failures for one in outcome.statuses] == [1, 2, 0]
@@ -154,12 +147,12 @@ def test_a_failed_cell_is_tried_once_more_and_then_reported_while_the_others_go_
     assert outcome.statuses[0].error == ""
     assert "left no log" in outcome.statuses[1].error
     assert [one.state for one in read_statuses(sweep)] == ["done", "failed", "done"], "--status knows it too"
-    assert run_sweep(sweep, InProcess(), QUIET).count("done") == 3, "another command tries it again"
+    assert run_sweep(sweep, Pretended(), QUIET).count("done") == 3, "another command tries it again"
 
 
-def test_a_pre_empted_job_that_got_further_has_not_failed(tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pre_empted_job_that_got_further_has_not_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep = sweep_of(tmp_path)
-    executor = InProcess(fail={sweep.cells[0].folder: 3})
+    executor = Pretended(fail={sweep.cells[0].folder: 3})
     executor.said = "preempted"
     step = iter(range(100))
     monkeypatch.setattr("continua.train.sweeps.cell.last_step", lambda folder: next(step))
@@ -167,27 +160,27 @@ def test_a_pre_empted_job_that_got_further_has_not_failed(tmp_path: Path, quick:
     assert (outcome.count("done"), len(executor.jobs), outcome.statuses[0].failures) == (1, 4, 0)
 
 
-def test_a_pre_empted_job_that_gets_nowhere_has_failed(tmp_path: Path, quick: None) -> None:
+def test_a_pre_empted_job_that_gets_nowhere_has_failed(tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path)
-    executor = InProcess(fail={sweep.cells[0].folder: 5})
+    executor = Pretended(fail={sweep.cells[0].folder: 5})
     executor.said = "node_fail"
     outcome = run_sweep(sweep, executor, QUIET)
     assert (outcome.count("failed"), len(executor.jobs)) == (1, 2)
     assert outcome.statuses[0].error.startswith("node_fail: ")
 
 
-def test_a_cancelled_job_is_left_alone_until_the_next_command(tmp_path: Path, quick: None) -> None:
+def test_a_cancelled_job_is_left_alone_until_the_next_command(tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path)
-    executor = InProcess(fail={sweep.cells[0].folder: 1})
+    executor = Pretended(fail={sweep.cells[0].folder: 1})
     executor.said = "cancelled"
     outcome = run_sweep(sweep, executor, QUIET)
     assert (outcome.count("missing"), len(executor.jobs), outcome.statuses[0].failures) == (1, 1, 0)
-    assert run_sweep(sweep, InProcess(), QUIET).count("done") == 1
+    assert run_sweep(sweep, Pretended(), QUIET).count("done") == 1
 
 
-def test_a_cell_that_someone_else_trains_is_waited_for(tmp_path: Path, quick: None) -> None:
+def test_a_cell_that_someone_else_trains_is_waited_for(tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path, seeds=2)
-    run, executor, seen = sweep.cells[0].run, InProcess(), []
+    run, executor, seen = sweep.cells[0].run, Pretended(), []
 
     def watch(statuses: Any) -> None:
         seen.append(statuses[0].state)
@@ -204,11 +197,11 @@ def test_a_cell_that_someone_else_trains_is_waited_for(tmp_path: Path, quick: No
 def test_two_commands_do_not_carry_out_one_sweep(tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path)
     with Run(sweep.folder).locked(), pytest.raises(ConfigError, match="is being carried out by process"):
-        run_sweep(sweep, InProcess(), QUIET)
+        run_sweep(sweep, Pretended(), QUIET)
 
 
-def test_results_are_mean_and_deviation_over_seeds(tmp_path: Path, quick: None) -> None:
-    outcome = run_sweep(sweep_of(tmp_path, per_class=[2, 4], seeds=[1, 2, 6]), InProcess(), QUIET)
+def test_results_are_mean_and_deviation_over_seeds(tmp_path: Path) -> None:
+    outcome = run_sweep(sweep_of(tmp_path, per_class=[2, 4], seeds=[1, 2, 6]), Pretended(), QUIET)
     points = summarise(outcome.statuses)
     assert [point["label"] for point in points] == [{"model": "dcn_ode", "per_class": 2}, {"model": "dcn_ode", "per_class": 4}]
     assert points[0]["seeds"] == {"1": 0.1, "2": 0.2, "6": 0.6}
@@ -323,10 +316,10 @@ def test_a_signal_before_the_training_has_begun_is_not_lost(tmp_path: Path) -> N
 # --- what is shown ------------------------------------------------------------------------------------------------------
 
 
-def test_plain_lines_tell_each_change_once(tmp_path: Path, quick: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plain_lines_tell_each_change_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sweep = sweep_of(tmp_path, seeds=2)
     with View(sweep.name) as view:
-        outcome = run_sweep(sweep, InProcess(), QUIET, jobs=1, watch=view)
+        outcome = run_sweep(sweep, Pretended(), QUIET, jobs=1, watch=view)
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
         "dcn_ode seed=0: running job 0 epoch 0/3",
@@ -339,7 +332,10 @@ def test_plain_lines_tell_each_change_once(tmp_path: Path, quick: None, capsys: 
 
 def test_the_table_shows_every_cell_with_its_state_and_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sweep = sweep_of(tmp_path, seeds=2)
-    statuses = [Status(sweep.cells[0], "failed", failures=2, error="it diverged"), Status(sweep.cells[1], "queued", job="12", said="Priority")]
+    statuses = [
+        Status(sweep.cells[0], "failed", failures=2, error="it diverged"),
+        Status(sweep.cells[1], "queued", job="12", said="Priority"),
+    ]
     show_status(statuses, "mine")
     shown = capsys.readouterr().out
     assert "mine: 1 queued, 1 failed of 2 cells" in shown
@@ -349,7 +345,9 @@ def test_the_table_shows_every_cell_with_its_state_and_error(tmp_path: Path, cap
 
 def test_the_error_of_a_job_is_the_last_line_of_its_traceback(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    log.write_text("epoch 1/3\nTraceback (most recent call last):\n  File x\ncontinua.errors.ConfigError: no such thing\nsrun: error: task 0\n")
+    log.write_text(
+        "epoch 1/3\nTraceback (most recent call last):\n  File x\ncontinua.errors.ConfigError: no such thing\nsrun: error: task 0\n"
+    )
     assert last_words(log) == "ConfigError: no such thing"
     log.write_text("epoch 1/3\nslurmstepd: error: Detected 1 oom_kill event in StepId=4.0\nsrun: error: Killed\n")
     assert "oom_kill" in last_words(log)

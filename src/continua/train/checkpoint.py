@@ -22,12 +22,12 @@ class CheckpointError(ContinuaError):
     """No checkpoint could be written, or none could be read."""
 
 
-def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any]) -> Path:
-    """Write the state after `step` steps; only then let go of all but the last two."""
+def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any], spare: int | None = None) -> Path:
+    """Write the state after `step` steps; only then let go of all but the last two, and of the one after `spare` steps."""
     buffer = io.BytesIO()
     torch.save(dict(state), buffer)
     data = buffer.getbuffer()
-    path = folder / f"step-{step:09d}.pt"
+    path = checkpoint_path(folder, step)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # The sum goes first: a .pt without one can then only be a foreign file, and a sum without a .pt is waste.
@@ -40,6 +40,8 @@ def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any]) -> Path:
             f"checkpoint {path} could not be written ({error}); {kept}. Make room or give write access, then --resume"
         ) from error
     for old in checkpoints(folder)[:-KEPT]:
+        if spare is not None and old == checkpoint_path(folder, spare):
+            continue
         old.unlink(missing_ok=True)
         _sum_of(old).unlink(missing_ok=True)
     return path
@@ -77,6 +79,10 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     if not isinstance(state, dict):
         raise CheckpointError(f"checkpoint {path} holds {type(state).__name__}, not the state of a training")
     return state
+
+
+def checkpoint_path(folder: Path, step: int) -> Path:
+    return folder / f"step-{step:09d}.pt"
 
 
 def checkpoints(folder: Path) -> list[Path]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from continua.blocks.ranks import norms_over_batches, share_batch_statistics
 from continua.errors import ConfigError, ContinuaError
 
 if TYPE_CHECKING:
@@ -54,16 +55,16 @@ def launch_fabric(device: str, precision: str, timeout: float) -> "Fabric":
 
 
 def made_parallel(net: nn.Module) -> nn.Module:
-    """BatchNorm over the batches of all ranks. Only where every rank takes the same steps: else their statistics would not meet."""
-    if not any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in net.modules()):
+    """Batch norm over the batches of all ranks. Only where every rank takes the same steps: else their statistics would not meet."""
+    if not norms_over_batches(net):
         return net
-    adaptive = [name for name, module in net.named_modules() if getattr(getattr(module, "solver", None), "steps", 0) is None]
+    adaptive = [name for name, m in net.named_modules() if hasattr(m, "field") and getattr(m.solver, "steps", 0) is None]
     if adaptive:
         raise ConfigError(
-            f"BatchNorm over several ranks needs fixed steps, as each rank would choose its own in {adaptive[0]}; "
+            f"BatchNorm over several ranks needs fixed steps, as each rank would choose its own in {adaptive[0] or 'this network'}; "
             "set model_options.solver.steps, or train on one device"
         )
-    return nn.SyncBatchNorm.convert_sync_batchnorm(net)
+    return share_batch_statistics(net)
 
 
 @contextmanager

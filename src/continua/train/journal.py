@@ -12,20 +12,17 @@ class Journal:
 
     def __init__(self, run: Run, writes: bool, tensorboard: bool = False) -> None:
         self.run, self.writes = run, writes
+        self._open_board: Any = _board_opener() if tensorboard and writes else None
         self._board: Any = None
-        if tensorboard and writes:
-            try:
-                from torch.utils.tensorboard import SummaryWriter
-            except ImportError:
-                raise ConfigError("--tensorboard needs the package tensorboard: pip install tensorboard") from None
-            self._board = SummaryWriter(str(run.folder / "tensorboard"))
 
     def line(self, line: Mapping[str, Any]) -> None:
         """The numbers of an epoch."""
         if not self.writes:
             return
         self.run.append(line)
-        if self._board is not None:
+        if self._open_board is not None:
+            # Opened with the first line: what an interrupted training wrote from this epoch on is then hidden, not shown twice.
+            self._board = self._board or self._open_board(str(self.run.folder / "tensorboard"), purge_step=line["epoch"])
             for name, value in _scalars(line):
                 self._board.add_scalar(name, value, line["epoch"])
             self._board.flush()
@@ -35,6 +32,14 @@ class Journal:
         if self.writes:
             self.run.append({"event": event, "epoch": epoch, "batch": batch, **details})
             self.run.log(f"{event}: epoch {epoch}, batch {batch}: {details.get('diagnosis', '')}")
+
+
+def _board_opener() -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise ConfigError("--tensorboard needs the package tensorboard: pip install 'continua[tensorboard]'") from None
+    return SummaryWriter
 
 
 def _scalars(line: Mapping[str, Any], prefix: str = "") -> "list[tuple[str, float]]":

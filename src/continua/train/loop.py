@@ -13,7 +13,7 @@ from torch import Tensor
 from continua.data import Batch
 from continua.errors import ContinuaError, SolverError
 from continua.train.average import AveragedWeights
-from continua.train.checkpoint import checkpoints, load_last_checkpoint, save_checkpoint
+from continua.train.checkpoint import checkpoint_path, load_last_checkpoint, save_checkpoint
 from continua.train.devices import StopSignal
 from continua.train.forward import Forward, ForwardPass
 from continua.train.journal import Journal
@@ -21,7 +21,7 @@ from continua.train.measure import Measured, measure
 from continua.train.optimiser import set_lr, sigmas
 from continua.train.progress import Progress
 from continua.train.recipe import Recipe
-from continua.train.run import Run
+from continua.train.run import Run, readable_errors
 from continua.train.schedule import Plateau, lr_factor
 from continua.train.setup import Parts, RunOptions
 from continua.train.sums import EpochSums, costs
@@ -52,6 +52,7 @@ class Training:
         self.plateau, self.sums = Plateau(), EpochSums()
         self.best: dict[str, Any] | None = None
         self.epoch = self.batch = self.step = self.high_losses = 0
+        self.good_step: int | None = None  # of the last checkpoint that was not written amid high losses
         self.first_loss: float | None = None
         self.seconds, self.lr = 0.0, recipe.optimiser.lr
         self._saved_at = self._clock = time.monotonic()
@@ -203,8 +204,8 @@ class Training:
             self._give_up(f"the training diverges: loss {loss:.4g}, {limit}; lower optimiser.lr or add schedule.warmup")
 
     def _give_up(self, reason: str) -> None:
-        last = checkpoints(self.run.checkpoints)
-        good = f"the last good checkpoint is {last[-1]}" if last else "no checkpoint had been written yet"
+        last = None if self.good_step is None else checkpoint_path(self.run.checkpoints, self.good_step)
+        good = f"the last good checkpoint is {last}" if last else "no checkpoint had been written yet"
         self.journal.event("stopped", self.epoch + 1, self.batch, diagnosis=reason)
         raise TrainingStopped(f"stopped in epoch {self.epoch + 1}, batch {self.batch + 1}: {reason}. In {self.run.folder}, {good}")
 
@@ -212,9 +213,10 @@ class Training:
 
     def _save(self) -> None:
         """Only the first rank writes; all sums are over all ranks, so its state is everyone's."""
+        self.good_step = self.good_step if self.high_losses else self.step
         if self.fabric.is_global_zero:
             self._seconds()
-            save_checkpoint(self.run.checkpoints, self.step, self.state())
+            save_checkpoint(self.run.checkpoints, self.step, self.state(), spare=self.good_step)
         self._saved_at = time.monotonic()
 
     def state(self) -> dict[str, Any]:
@@ -238,7 +240,7 @@ class Training:
         if state["identity"] != self.identity:
             raise ContinuaError(f"{path} belongs to another recipe than {self.run.config}, which was changed since; start a new run")
         for name in _PLAIN:
-            setattr(self, name, state[name])
+            setattr(self, name, state.get(name, getattr(self, name)))  # a name that is new since the run began keeps its default
         self.net.load_state_dict(state["net"])
         self.optimiser.load_state_dict(state["optimiser"])
         if self.average is not None:
@@ -280,12 +282,13 @@ class Training:
             "seconds": round(self._seconds(), 1),
         }
         if self.fabric.is_global_zero:
-            self.parts.task.save(self.net, self.run.best)
+            with readable_errors(self.run.best):
+                self.parts.task.save(self.net, self.run.best)
             self.run.write_json(self.run.result_file, result)
         return result
 
 
-_PLAIN = ("epoch", "batch", "step", "lr", "high_losses", "first_loss", "seconds")
+_PLAIN = ("epoch", "batch", "step", "lr", "high_losses", "good_step", "first_loss", "seconds")
 _SELECTIONS = {
     "last": "last epoch",
     "holdout": "best epoch on images held out from the training images",

@@ -144,8 +144,9 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
         value = {rest: value} if rest else value
         key = name if rest else key
         inside = result.get(key)
-        both = isinstance(inside, Mapping) and isinstance(value, Mapping) and len(value) > 0
-        result[key] = merged(inside if both else {}, value) if isinstance(value, Mapping) else value
+        if isinstance(value, Mapping):
+            value = merged(inside if isinstance(inside, Mapping) and value else {}, value)
+        result[key] = value
     return result
 
 

@@ -128,11 +128,13 @@ def _take(handle: int, trials: int = 5) -> None:
     """The exclusive lock. Someone who only looks (`Run.owner`) holds it for an instant, which must not refuse a training."""
     for left in reversed(range(trials)):
         try:
-            return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if not left:
                 raise
             time.sleep(0.02)
+        else:
+            return
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Sweeps: a grid of trainings from one YAML file, each an independent run, carried out by submitit on this machine or on a Slurm cluster."""
+"""Sweeps: a grid of trainings from one YAML file, each an independent run, carried out by submitit here or on a Slurm cluster."""
 
 from continua.train.sweeps.cell import Cell
 from continua.train.sweeps.driver import Outcome, run_sweep

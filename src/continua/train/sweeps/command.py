@@ -10,6 +10,7 @@ from jsonargparse import ArgumentParser, Namespace
 from continua.errors import ConfigError, ContinuaError
 
 if TYPE_CHECKING:
+    from continua.train.setup import RunOptions
     from continua.train.sweeps.driver import Outcome
     from continua.train.sweeps.executors import Executor
     from continua.train.sweeps.file import Sweep
@@ -60,7 +61,7 @@ def _jobs(options: Namespace) -> int | None:
     return 1 if options.jobs is None and options.on == "local" else options.jobs
 
 
-def _run_options(options: Namespace, sweep: "Sweep") -> "RunOptions":  # noqa: F821
+def _run_options(options: Namespace, sweep: "Sweep") -> "RunOptions":
     from continua.train.setup import RunOptions
 
     threads = options.threads

@@ -144,7 +144,7 @@ def slurm_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
         if name not in known:
             near = get_close_matches(name, known, n=1, cutoff=0.5)
             raise ConfigError(f"slurm: unknown key {name}; " + (f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"))
-    found = {"time": 60, "nodes": 1, "ntasks_per_node": 1, "cpus_per_task": 1} | dict(given)
+    found: dict[str, Any] = {"time": 60, "nodes": 1, "ntasks_per_node": 1, "cpus_per_task": 1} | dict(given)
     if not isinstance(found["time"], int) or found["time"] < 1:
         raise ConfigError(f"slurm.time is {found['time']!r}; expected whole minutes, at least 1")
     found["additional_parameters"] = {"requeue": True} | dict(found.get("additional_parameters") or {})

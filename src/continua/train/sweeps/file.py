@@ -45,9 +45,7 @@ class Sweep:
         return len(self.cells)
 
 
-def load_sweep(
-    path: "str | Path", runs: "str | Path | None" = None, device: str = "cpu", data_dir: "str | Path | None" = None
-) -> Sweep:
+def load_sweep(path: "str | Path", runs: "str | Path | None" = None, device: str = "cpu", data_dir: "str | Path | None" = None) -> Sweep:
     """Read a sweep file, resolve every cell, and find the runs that are there already. Cells that are the same run are one cell."""
     path = Path(path)
     if not path.is_file():

@@ -27,7 +27,7 @@ def row(one: Status) -> list[str]:
     elif reached.accuracy is not None:
         accuracy = f"train {reached.accuracy:.2%}"
     epochs = f"{reached.epoch}/{one.cell.recipe.epochs}"
-    tries = f"try {one.failures + 1}" if 0 < one.failures and one.state in ("running", "queued") else ""
+    tries = f"try {one.failures + 1}" if one.failures and one.state in ("running", "queued") else ""
     job = one.job or "" if one.state in ("running", "queued", "failed") else ""
     return [one.state, epochs, accuracy, job, "; ".join(part for part in (tries, one.said, one.error) if part)]
 
@@ -38,7 +38,7 @@ def table_of(statuses: Sequence[Status], title: str, rows: int | None = None) ->
     from rich.table import Table
     from rich.text import Text
 
-    axes = [name for name in dict.fromkeys(name for one in statuses for name in one.cell.label)]
+    axes = list(dict.fromkeys(name for one in statuses for name in one.cell.label))
     chosen = list(statuses)
     if rows is not None and len(chosen) > rows:
         chosen = sorted(chosen, key=lambda one: ORDER.index(one.state))[: max(1, rows)]
