@@ -24,6 +24,7 @@ from continua.filters import Filter, FilterConv2d, Pixel
 from continua.filters.conv import without_autocast
 from continua.filters.precision import autocast_on
 
+FEW = 16  # maps that are written one by one
 MakeFilter = Callable[[int, int], Filter]
 
 
@@ -105,6 +106,9 @@ def _scaled(parts: Sequence[Tensor], gamma: Tensor | None, beta: Tensor | None) 
     if gamma is None or beta is None:
         return torch.cat(list(parts), 1)
     first = parts[0]
+    if first.device.type != "cpu" or len(parts) > FEW:  # one pass more over memory, and far fewer operations to start
+        x = torch.cat(list(parts), 1)
+        return torch.addcmul(beta[:, None, None], x, gamma[:, None, None], out=x)
     last = first.is_contiguous(memory_format=torch.channels_last) and not first.is_contiguous()
     form = torch.channels_last if last else torch.contiguous_format
     x = torch.empty(len(first), len(gamma), *first.shape[2:], dtype=first.dtype, device=first.device, memory_format=form)

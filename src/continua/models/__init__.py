@@ -4,20 +4,30 @@ from continua.models import anodev2 as _anodev2  # registers its models  # noqa:
 from continua.models import dcn as _dcn  # registers its models  # noqa: F401
 from continua.models import features as _features  # noqa: F401
 from continua.models import rknet as _rknet  # noqa: F401
+from continua.models.cliquenet import CliqueNet, CliqueNetSpec
+from continua.models.densenet import DenseNet, DenseNetSpec
 from continua.models.export import export_onnx, export_program
 from continua.models.frozen import frozen, pinned
 from continua.models.network import Network
 from continua.models.pretrained import from_pretrained, save_pretrained
 from continua.models.reconstruction import Reconstructor
 from continua.models.registry import ModelEntry, create_model, list_models, model_entry, option_names, register_model
+from continua.models.rk_convert import Converted, from_cliquenet, from_densenet
 
 __all__ = [
+    "CliqueNet",
+    "CliqueNetSpec",
+    "Converted",
+    "DenseNet",
+    "DenseNetSpec",
     "ModelEntry",
     "Network",
     "Reconstructor",
     "create_model",
     "export_onnx",
     "export_program",
+    "from_cliquenet",
+    "from_densenet",
     "from_pretrained",
     "frozen",
     "list_models",

@@ -136,7 +136,10 @@ def _read_densenet(module: nn.Module) -> DenseNetSpec:
             "continua.models.DenseNet, or a DenseNetSpec with its numbers"
         )
     layers = [[convs[block][layer] for layer in sorted(convs[block])] for block in sorted(convs)]
-    growth = [rule_2_even(index, [one[-1].shape[0] for one in block]) for index, block in enumerate(layers)][0]
+    rates = [rule_2_even(index, [one[-1].shape[0] for one in block]) for index, block in enumerate(layers)]
+    growth = rates[0]
+    if len(set(rates)) > 1:
+        raise ConfigError(f"the dense blocks have growth rates {rates}; from_densenet reads networks with one rate throughout")
     stem = weights["features.conv0.weight"]
     inputs = [block[0][0].shape[1] for block in layers]
     grown = inputs[0] + len(layers[0]) * growth
