@@ -3,7 +3,10 @@
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +15,9 @@ import torch
 from torch import nn
 from training import QUIET, finish, start, tiny_recipe, weights
 
+from continua.blocks.ranks import RankBatchNorm
 from continua.errors import ConfigError, SolverError
-from continua.train import Run, RunOptions, resume, train
+from continua.train import Recipe, Run, RunOptions, resume, train
 from continua.train.devices import made_parallel
 
 RANKS = 2
@@ -33,14 +37,27 @@ def launch(target: Any, *arguments: Any) -> list[Any]:
     return [start(target, *arguments, **common, RANK=str(rank), LOCAL_RANK=str(rank)) for rank in range(RANKS)]
 
 
+def recipe_of(changes: dict[str, Any]) -> Recipe:
+    plain = {name: value for name, value in changes.items() if name != "replace_options"}
+    recipe = tiny_recipe(**{name: value for name, value in plain.items() if name != "model_options"})
+    return replace(recipe, model_options=plain["model_options"]) if "replace_options" in changes else tiny_recipe(**plain)
+
+
 def train_here(folder: Path, changes: dict[str, Any]) -> None:
-    train(tiny_recipe(**changes), folder, TWO)
+    train(recipe_of(changes), folder, TWO)
+
+
+def network(name: str, **options: Any) -> dict[str, Any]:
+    """Another model than the usual one, with its own options only."""
+    return dict(model=name, model_options=options, replace_options=True)
 
 
 CASES: dict[str, dict[str, Any]] = {
     "fixed steps": dict(batch_size=15, drop_last=False),  # 15 = 8 + 7: one rank repeats a sample that must not count
     "per-sample steps": dict(model_options=dict(solver=dict(method="bosh3", steps=None, control="sample", rtol=0.1, atol=0.1))),
     "adjoint": dict(model_options=dict(solver=dict(gradient="adjoint"))),
+    "batch norm": network("erknet", stages="2x1_2x1", growth=4, attention=True),
+    "batch norm of each step": network("resnet4_anodev2_c2") | dict(data="digits32", per_class=2, batch_size=10),
 }
 
 
@@ -48,7 +65,7 @@ CASES: dict[str, dict[str, Any]] = {
 def test_two_ranks_give_the_result_of_one_to_rounding(case: str, tmp_path: Path) -> None:
     changes = dict(per_class=4, epochs=2, holdout=0.25) | CASES[case]
     both = launch(train_here, tmp_path / "two", changes)
-    one, two = train(tiny_recipe(**changes), tmp_path / "one", QUIET), Run(tmp_path / "two")
+    one, two = train(recipe_of(changes), tmp_path / "one", QUIET), Run(tmp_path / "two")
     assert [finish(process) for process in both] == [0, 0]
     for alone, together in zip(one.lines(), two.lines(), strict=True):
         assert together["loss"] == pytest.approx(alone["loss"], rel=1e-5)
@@ -57,6 +74,21 @@ def test_two_ranks_give_the_result_of_one_to_rounding(case: str, tmp_path: Path)
             assert together[name] == pytest.approx(alone[name]), name
     for name, value in weights(one).items():
         torch.testing.assert_close(weights(two)[name], value, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("gradient", ["checkpoint", "adjoint"])
+def test_steps_that_each_rank_chooses_agree_to_the_order_of_the_tolerance(gradient: str, tmp_path: Path) -> None:
+    tolerance = 1e-3
+    solver = dict(method="bosh3", steps=None, rtol=tolerance, atol=tolerance, gradient=gradient)
+    changes: dict[str, Any] = dict(per_class=4, epochs=1, model_options=dict(solver=solver))
+    both = launch(train_here, tmp_path / "two", changes)
+    one, two = train(tiny_recipe(**changes), tmp_path / "one", QUIET), Run(tmp_path / "two")
+    assert [finish(process) for process in both] == [0, 0]
+    assert two.lines()[0]["loss"] == pytest.approx(one.lines()[0]["loss"], rel=3 * tolerance)
+    assert two.lines()[0]["gradient_norm"] == pytest.approx(one.lines()[0]["gradient_norm"], rel=30 * tolerance)
+    apart = torch.cat([(value - weights(two)[name]).flatten() for name, value in weights(one).items()]).norm()
+    whole = torch.cat([value.flatten() for value in weights(one).values()]).norm()
+    assert 0 < apart < 3 * tolerance * whole
 
 
 def fail_on_one_rank(folder: Path, changes: dict[str, Any]) -> None:
@@ -120,14 +152,50 @@ class Block(nn.Module):
 
     def __init__(self, steps: int | None) -> None:
         super().__init__()
-        self.norm = nn.BatchNorm2d(3)
+        self.norm, self.field = nn.BatchNorm2d(3), None
         self.solver = type("Solver", (), {"steps": steps})()
 
 
 def test_batch_norm_among_ranks_needs_fixed_steps() -> None:
     made = made_parallel(nn.Sequential(Block(steps=5)))
-    assert any(isinstance(module, nn.SyncBatchNorm) for module in made.modules())
+    assert any(isinstance(module, RankBatchNorm) for module in made.modules())
     with pytest.raises(ConfigError, match="needs fixed steps"):
         made_parallel(nn.Sequential(Block(steps=None)))
     plain = nn.Sequential(nn.GroupNorm(1, 3))
     assert made_parallel(plain) is plain
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*was trained with ranks:continua.ContinuaWarning")
+def test_torchrun_trains_and_a_run_of_one_process_goes_on_with_two(tmp_path: Path) -> None:
+    words = ["train", "--recipe", "demo", "--data", "digits", "--per-class", "8", "--epochs", "3", "--batch_size=16", "--threads", "1"]
+    words += ["--model-options.channels", "[4, 8]", "--model-options.stem_padding", "1", "--device", "cpu"]
+    solver = ["--model_options.solver.method", "rk4", "--model_options.solver.steps", "1"]
+
+    def continua(*words: str, ranks: int) -> str:
+        many = ["-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--master-port", free_port()] if ranks > 1 else []
+        done = subprocess.run([sys.executable, *many, "-m", "continua", *words], capture_output=True, text=True, timeout=250)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    said = continua(*words, *solver, "--out", str(tmp_path / "two"), ranks=RANKS)
+    assert said.count("finished") == 1, "only one rank speaks"
+    assert finish(start(killed_by_batch, 7, [*words, *solver, "--out", str(tmp_path / "mixed")])) == -9
+    continua("train", "--resume", str(tmp_path / "mixed"), "--threads", "1", "--device", "cpu", ranks=RANKS)
+    two, mixed = Run(tmp_path / "two"), Run(tmp_path / "mixed")
+    assert [line["loss"] for line in mixed.lines()] == pytest.approx([line["loss"] for line in two.lines()], rel=1e-5)
+
+
+def killed_by_batch(count: int, words: list[str]) -> None:
+    from continua.cli import main
+    from continua.train import loop
+
+    step = loop.Training._train_batch
+
+    def train_batch(self: Any, batch: Any) -> bool:
+        if self.step == count:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return step(self, batch)
+
+    loop.Training._train_batch = train_batch  # pyright: ignore[reportAttributeAccessIssue]
+    main(words)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor, nn
-from torch.nn import functional
 
 from continua.blocks.norm import Activation, group_norm
 from continua.blocks.ode import ODEBlock
@@ -35,7 +34,11 @@ class StepNorms(nn.Module):
         norm: nn.BatchNorm2d = self.sets[step]  # pyright: ignore[reportAssignmentType]
         if update or not norm.training:
             return norm(h)
-        return functional.batch_norm(h, None, None, norm.weight, norm.bias, training=True, eps=norm.eps)
+        norm.track_running_stats = False  # asked of the norm itself, which may take its statistics over several ranks
+        try:
+            return norm(h)
+        finally:
+            norm.track_running_stats = True
 
 
 class CoupledField(nn.Module):
