@@ -103,7 +103,7 @@ def test_the_embedded_digits_pass() -> None:
 
 def test_the_table_of_sources_is_in_order() -> None:
     """Every set can be fetched or is embedded; sums are MD5s, none of them twice; addresses end in the file's name."""
-    assert set(REMOTES) | {"digits", "digits32"} == set(CATALOGUE)
+    assert set(REMOTES) | {"digits", "digits16", "digits32"} == set(CATALOGUE)
     remotes = [remote for layouts in REMOTES.values() for layout in layouts.values() for remote in layout]
     sums = [remote.md5 for remote in remotes] + [md5 for files in CONTENTS_MD5.values() for md5 in files.values()]
     assert len(set(sums)) == len(sums)

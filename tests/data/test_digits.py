@@ -29,11 +29,12 @@ def test_every_digit_is_in_exactly_one_split(original, known) -> None:
         assert found[split].labels.bincount().tolist() == list(counts)
 
 
-def test_both_sizes_have_the_same_split() -> None:
-    small, large = load("digits"), load("digits32")
+@pytest.mark.parametrize("size", [16, 32])
+def test_all_sizes_have_the_same_split(size: int) -> None:
+    small, large = load("digits"), load(f"digits{size}")
     for split in ("train", "test"):
         assert torch.equal(small[split].labels, large[split].labels)
-        assert torch.equal(resized((small[split].images[:, 0] * 16.0 / 255).round(), 32), large[split].images)
+        assert torch.equal(resized((small[split].images[:, 0] * 16.0 / 255).round(), size), large[split].images)
 
 
 def test_the_split_never_changes() -> None:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from continua.data.cifar import CIFAR10, CIFAR100
 from continua.data.dataset import DataSet, chosen_splits
-from continua.data.digits import DIGITS, DIGITS32
+from continua.data.digits import DIGITS, DIGITS16, DIGITS32
 from continua.data.folder import data_folder
 from continua.data.idx import FASHION_MNIST, MNIST
 from continua.data.image_folder import load_image_folder
@@ -50,7 +50,7 @@ class Known(Protocol):
 
 IMAGE_FOLDER = "image_folder"
 CATALOGUE: dict[str, Known] = {
-    known.name: known for known in (DIGITS, DIGITS32, CIFAR10, CIFAR100, MNIST, FASHION_MNIST, TINY_IMAGENET_200)
+    known.name: known for known in (DIGITS, DIGITS16, DIGITS32, CIFAR10, CIFAR100, MNIST, FASHION_MNIST, TINY_IMAGENET_200)
 }
 
 

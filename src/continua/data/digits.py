@@ -1,8 +1,8 @@
 """The embedded set: the 1,797 handwritten digits that scikit-learn carries (Alpaydin and Kaynak, UCI 1998), no download needed.
 
-The originals are 8×8 with grey values 0 … 16, here 0 … 255. `digits32` is the same images at 32×32, for networks that need
-room: bilinear interpolation by a factor of four, pixel centres aligned as areas are, which float32 computes exactly, so every
-machine gets the same bytes. One fifth of each digit, drawn by seed 0, is the test split; scikit-learn fixes no split of its own.
+The originals are 8×8 with grey values 0 … 16, here 0 … 255. `digits16` and `digits32` are the same images at 16×16 and 32×32, for
+networks that need room: bilinear interpolation by a factor of two or four, pixel centres aligned as areas are, which float32 computes
+exactly, so every machine gets the same bytes. One fifth of each digit, drawn by seed 0, is the test split; scikit-learn fixes no split of its own.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -68,4 +68,5 @@ _COUNTS = {
     "test": (36, 36, 35, 37, 36, 36, 36, 36, 35, 36),
 }
 DIGITS = Digits("digits", 8, _COUNTS)
+DIGITS16 = Digits("digits16", 16, _COUNTS)
 DIGITS32 = Digits("digits32", 32, _COUNTS)
