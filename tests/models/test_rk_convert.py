@@ -109,11 +109,11 @@ def test_a_foreign_module_is_read_by_the_names_of_its_weights():
     assert net.spelling == again.spelling
     assert report.carried == same.carried
     assert net.config["options"]["norm_eps"] == 1e-5
-    with pytest.raises(ConfigError, match="give a continua.models.DenseNet"):
+    with pytest.raises(ConfigError, match=r"give a continua\.models\.DenseNet"):
         from_densenet(nn.Linear(2, 2))
     uneven = DenseNet(GOOD)
     uneven.features.denseblock1.denselayer2.conv2 = nn.Conv2d(12, 4, 3)
-    with pytest.raises(BrokenRule, match="rule 2.*growth 2 has 4 channels"):
+    with pytest.raises(BrokenRule, match=r"rule 2.*growth 2 has 4 channels"):
         from_densenet(Stranger(uneven))
 
 

@@ -35,7 +35,7 @@ def count(net: torch.nn.Module) -> int:
 
 
 def test_every_row_of_the_tables_is_registered():
-    assert {name for name in list_models("?rknet_*")} == set(GFLOPS)
+    assert set(list_models("?rknet_*")) == set(GFLOPS)
 
 
 @pytest.mark.parametrize("name", GFLOPS)
@@ -82,7 +82,7 @@ def test_the_papers_names_are_read_and_printed_back(name):
 
 def test_a_spelled_name_builds_what_it_says():
     net = create_model("ERKNet-3x2_4x1_2x5_1x1", growth=2)
-    steps = [[(step.stages, len(block.taken)) for step in block.steps][0] for block in net.blocks]
+    steps = [(block.first.stages, len(block.taken)) for block in net.blocks]
     assert steps == [(3, 2), (4, 1), (2, 5), (1, 1)]
     assert net.config["model"] == "erknet"
     assert parse_name("IRKNet-4x1_3x1-AB") == Spelling(True, ((4, 1), (3, 1)), attention=True, bottleneck=True)
@@ -135,7 +135,7 @@ def test_a_broken_rule_is_named_with_the_nearest_valid_setting(model, options, r
 
 def test_uneven_growths_break_rule_2():
     assert rule_2_even(0, [4, 4, 4]) == 4
-    with pytest.raises(BrokenRule, match="growth 3 has 5 channels.*nearest valid: k = 4"):
+    with pytest.raises(BrokenRule, match=r"growth 3 has 5 channels.*nearest valid: k = 4"):
         rule_2_even(0, [4, 4, 5, 4])
 
 

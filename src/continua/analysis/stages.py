@@ -1,0 +1,245 @@
+"""What a Runge–Kutta network learned as a method: increments through depth, effective step sizes, who reads whom, stages left out (RKNet).
+
+Only the products h·b_i·z_i exist in the network, so h and b are found from them. A step's size is ‖y_{n+1} − y_n‖ / ‖y_n‖. The weight of
+stage i is the share of the step that it makes, ⟨h b_i z_i, y_{n+1} − y_n⟩ / ‖y_{n+1} − y_n‖²; these add up to 1, as the b_i of a consistent
+method do.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from continua.analysis.accuracy import Batches
+from continua.analysis.question import DataOptions, Question, option
+from continua.analysis.subject import Subject, no_progress
+from continua.errors import ConfigError
+from continua.models.rk_familiar import familiar_method
+from continua.report import Axis, Column, Figure, Maps, Page, Series, Table
+
+
+@dataclass(frozen=True)
+class TimeStep:
+    """One time-step, means over images; norms are root mean squares over channels and pixels. Lists have one entry per stage.
+
+    `dependence` is how strongly stage i (row) reads y_n (column 0) and stage j (column j), as the norm of γ·W. `accuracy_without` is the
+    network's accuracy with h·b_i·z_i left out of the sum (b_i = 0), the other stages still reading it; empty if that was not asked.
+    """
+
+    period: int
+    step: int
+    implicit: bool
+    state: float
+    change: float
+    step_size: float
+    increments: list[float]
+    weights: list[float]
+    agreement: float  # ‖Σ h b_i z_i‖ / Σ ‖h b_i z_i‖: 1 if all stages pull the same way
+    dependence: np.ndarray
+    accuracy_without: list[float]
+
+    @property
+    def label(self) -> str:
+        return f"period {self.period + 1}, step {self.step + 1}"
+
+
+@dataclass(frozen=True)
+class Stages:
+    """What `stages` found."""
+
+    name: str
+    images: int
+    accuracy: float
+    steps: list[TimeStep]
+
+
+class _Sums:
+    """Sums over images of one time-step."""
+
+    def __init__(self, stages: int) -> None:
+        self.state = self.change = self.size = self.agreement = 0.0
+        self.increments, self.weights = np.zeros(stages), np.zeros(stages)
+        self.right = [0] * stages
+
+    def add(self, y: Tensor, increments: list[Tensor]) -> None:
+        flat = torch.stack(increments).flatten(2).double()  # stage, image, value
+        change, root = flat.sum(0), flat.shape[-1] ** 0.5
+        length, parts, before = change.norm(dim=1), flat.norm(dim=2), y.flatten(1).double().norm(dim=1)
+        tiny = torch.finfo(torch.float64).tiny
+        self.state += float(before.sum()) / root
+        self.change += float(length.sum()) / root
+        self.size += float((length / before.clamp_min(tiny)).sum())
+        self.agreement += float((length / parts.sum(0).clamp_min(tiny)).sum())
+        self.increments += (parts.sum(1) / root).cpu().numpy()
+        self.weights += ((flat * change).sum(2) / length.square().clamp_min(tiny)).sum(1).cpu().numpy()
+
+
+@torch.no_grad()
+def stages(model: Any, batches: Batches, *, drop: bool = True, advance: Callable[[int], None] = no_progress) -> Stages:
+    """Norms, step sizes and weights of every time-step on these (images, labels); with `drop`, the accuracy without each stage."""
+    if not all(hasattr(block, "taken") for block in model.blocks):
+        raise ConfigError(f"{getattr(model, 'name', 'this network')} has no Runge–Kutta periods; `stages` asks ERKNets and IRKNets")
+    sums = [[_Sums(step.stages) for step, _ in block.taken] for block in model.blocks]
+    seen = right = 0
+    for images, labels in batches:
+        logits = _one_batch(model, images, labels, sums, drop)
+        right += int((logits.argmax(1) == labels.to(logits.device)).sum())
+        seen += len(labels)
+        advance(1)
+    if not seen:
+        raise ConfigError("there are no images to look at; the batches are empty")
+    found = [
+        _time_step(period, number, step, sums[period][number], seen, drop)
+        for period, block in enumerate(model.blocks)
+        for number, (step, _) in enumerate(block.taken)
+    ]
+    return Stages(getattr(model, "spelling", model.name), seen, right / seen, found)
+
+
+def _one_batch(model: Any, images: Tensor, labels: Tensor, sums: list[list[_Sums]], drop: bool) -> Tensor:
+    y, scales = model.stem(images), []
+    for period, block in enumerate(model.blocks):
+        y = model.transitions[period - 1](y) if period else y
+        for number, (step, use) in enumerate(block.taken):
+            increments = step.increments(y, use)
+            here = sums[period][number]
+            here.add(y, increments)
+            after = y + sum(increments)
+            for stage, increment in enumerate(increments if drop else []):
+                logits = _finish(model, scales, period, number, after - increment)
+                here.right[stage] += int((logits.argmax(1) == labels.to(logits.device)).sum())
+            y = after
+        scales.append(y)
+    return model.forward_head(scales if model.multiscale else y)
+
+
+def _finish(model: Any, scales: list[Tensor], period: int, number: int, y: Tensor) -> Tensor:
+    """Logits from y after a time-step; `scales` are the final states of earlier periods."""
+    scales = list(scales)
+    for index in range(period, len(model.blocks)):
+        y = model.transitions[index - 1](y) if index > period else y
+        for step, use in model.blocks[index].taken[number + 1 if index == period else 0 :]:
+            y = step(y, use)
+        scales.append(y)
+    return model.forward_head(scales if model.multiscale else y)
+
+
+def _time_step(period: int, number: int, step: Any, sums: _Sums, images: int, drop: bool) -> TimeStep:
+    return TimeStep(
+        period=period,
+        step=number,
+        implicit=hasattr(step, "loops"),
+        state=sums.state / images,
+        change=sums.change / images,
+        step_size=sums.size / images,
+        increments=(sums.increments / images).tolist(),
+        weights=(sums.weights / images).tolist(),
+        agreement=sums.agreement / images,
+        dependence=step.dependence().double().numpy(),
+        accuracy_without=[right / images for right in sums.right] if drop else [],
+    )
+
+
+@dataclass(frozen=True)
+class Options(DataOptions):
+    """Which images, and whether to leave stages out."""
+
+    drop: bool = option(True, "measure the accuracy without each stage (one more forward pass per stage)")
+
+
+def ask(subject: Subject, options: Options) -> Stages:
+    images = subject.images(options)
+    with subject.progress("stages", len(images)) as advance:
+        return stages(subject.model, images, drop=options.drop, advance=advance)
+
+
+def present(found: Stages) -> Page:
+    sizes = [step.step_size for step in found.steps]
+    first = (
+        f"{found.name}: {len(sizes)} time-steps of relative size {min(sizes):.2f} to {max(sizes):.2f}; accuracy {found.accuracy:.2%} on "
+        f"{found.images:,} images."
+    )
+    parts: list[Any] = [first, _norms(found), _sizes(found), _table(found)]
+    if any(step.accuracy_without for step in found.steps):
+        parts.append(_dropped(found))
+    return Page("Stages", [*parts, *_matrices(found)])
+
+
+def _places(found: Stages) -> list[tuple[str, TimeStep, int]]:
+    """Every stage in the order of depth, with a short name: 1.1 z2."""
+    return [(f"{s.period + 1}.{s.step + 1} z{i + 1}", s, i) for s in found.steps for i in range(len(s.increments))]
+
+
+def _norms(found: Stages) -> Figure:
+    places = _places(found)
+    names = [name for name, _, _ in places]
+    series = [
+        Series("state y_n", names, [step.state for _, step, _ in places], style="steps"),
+        Series("increment h·b_i·z_i", names, [step.increments[i] for _, step, i in places], style="both"),
+    ]
+    caption = "period.step and stage; root mean squares over channels and pixels, mean over images"
+    return Figure("norms", "Norms through depth", Axis("stage"), Axis("norm", log=True), series, caption)
+
+
+def _sizes(found: Stages) -> Figure:
+    names = [f"{step.period + 1}.{step.step + 1}" for step in found.steps]
+    bars = [Series("‖y_{n+1} − y_n‖ / ‖y_n‖", names, [step.step_size for step in found.steps], style="bars")]
+    return Figure("step_sizes", "Effective step sizes", Axis("period.step"), Axis("relative step size"), bars)
+
+
+def _table(found: Stages) -> Table:
+    columns = ["stage", Column("norm of h·b_i·z_i", digits=4), Column("weight b_i", digits=3), Column("reads y_n", digits=3)]
+    columns += [Column("reads other stages", digits=3), Column("accuracy without it", "%", 2)]
+    rows = []
+    for name, step, i in _places(found):
+        without = 100 * step.accuracy_without[i] if step.accuracy_without else None
+        others = float(np.linalg.norm(step.dependence[i, 1:]))
+        rows.append((name, step.increments[i], step.weights[i], float(step.dependence[i, 0]), others, without))
+    caption = (
+        "Weights: each stage's share of its step, adding up to 1. Reads: norm of γ·W over the channels of y_n, and of the other stages."
+    )
+    return Table("stages", "Stages", columns, rows, caption)
+
+
+def _dropped(found: Stages) -> Figure:
+    places = [(name, step.accuracy_without[i]) for name, step, i in _places(found) if step.accuracy_without]
+    names = [name for name, _ in places]
+    series = [
+        Series("without this stage", names, [100 * value for _, value in places], style="bars"),
+        Series("whole network", names, [100 * found.accuracy] * len(names), dashed=True),
+    ]
+    return Figure("dropped", "Accuracy with one stage left out of the sum", Axis("stage"), Axis("accuracy", "%"), series)
+
+
+def _matrices(found: Stages) -> list[Maps]:
+    """Who reads whom, beside a textbook tableau; one grid for each number of stages."""
+    grids = []
+    for count in sorted({len(step.increments) for step in found.steps}):
+        steps = [step for step in found.steps if len(step.increments) == count]
+        name, known = familiar_method(count, steps[0].implicit)
+        tableau = _relative(np.abs(np.array(known)))
+        values = np.stack([np.stack([_relative(step.dependence[:, 1:]), tableau]) for step in steps])
+        grids.append(
+            Maps(
+                f"dependence_{count}",
+                f"Who reads whom: {count} stage{'s' if count > 1 else ''}",
+                [step.label for step in steps],
+                ["learned ‖γ·W_ji‖", f"|a_ij| of {name}"],
+                values,
+                "share of the largest",
+                "Row i: stage i, column j: the stage it reads. An explicit method uses what is below the diagonal.",
+                one_scale=True,
+            )
+        )
+    return grids
+
+
+def _relative(matrix: np.ndarray) -> np.ndarray:
+    largest = float(matrix.max(initial=0.0))
+    return matrix / largest if largest > 0 else matrix
+
+
+QUESTION = Question("stages", "increments, step sizes and dependence of learned Runge–Kutta methods", Options, ask, present)
