@@ -36,6 +36,7 @@ from continua.analysis.known import find_question, known_questions
 from continua.analysis.pattern_completion import pattern_completion
 from continua.analysis.question import DataOptions, Question, option
 from continua.analysis.scales import scales
+from continua.analysis.stages import stages
 from continua.analysis.subject import Images, Subject
 from continua.analysis.weights import weights
 
@@ -52,5 +53,6 @@ __all__ = [
     "option",
     "pattern_completion",
     "scales",
+    "stages",
     "weights",
 ]
