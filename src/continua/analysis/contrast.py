@@ -134,6 +134,7 @@ def ask(subject: Subject, options: Options) -> Contrast:
     images = subject.images(options)
     values = log_spaced(options.contrasts, options.low, options.high)
     modes = options.modes or modes_of(subject.model)
+    _check(subject.model, modes)
     with subject.progress("contrast", 1 + len(modes) * len(values)) as advance:
         return contrast(
             subject.model,

@@ -1,0 +1,131 @@
+"""Contrast: the right numbers reach the network, and the curves mean what they say."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Tensor
+
+import continua
+from continua.analysis import contrast
+from continua.analysis.accuracy import black, measured
+from continua.analysis.contrast import MODES, log_spaced, modes_of, present
+from continua.data import Augmentation
+from continua.errors import ConfigError, SolverError
+from continua.report import Figure
+
+TINY = dict(channels=(4, 4), in_channels=1, num_classes=3, stem_padding=1)
+ADAPTIVE = dict(method="bosh3", rtol=1e-2, atol=1e-2)
+
+
+def some_batches(count: int = 2, size: int = 4) -> list[tuple[Tensor, Tensor]]:
+    return [(torch.rand(size, 1, 8, 8), torch.randint(0, 3, (size,))) for _ in range(count)]
+
+
+def small_net(name: str = "odenet", **options: object) -> continua.Network:
+    solver = {"solver": ADAPTIVE} if "resnet" not in name else {}
+    return continua.create_model(name, **{**TINY, **solver, **options}).eval()
+
+
+class Spy:
+    """A network that answers by the mean of its input and remembers how it was called."""
+
+    def __init__(self, net: continua.Network) -> None:
+        self.blocks, self.stats, self.calls = net.blocks, [None] * len(net.blocks), []
+
+    def __call__(self, images: Tensor, **options: object) -> Tensor:
+        self.calls.append((images, options))
+        return torch.eye(3)[torch.zeros(len(images), dtype=torch.long)]
+
+
+def test_the_papers_contrasts() -> None:
+    values = log_spaced()
+    assert len(values) == 30
+    assert values[0] == pytest.approx(0.001)
+    assert values[-1] == pytest.approx(5.01187, rel=1e-5)
+    assert [b / a for a, b in pairwise(values)] == pytest.approx([values[1] / values[0]] * 29)
+
+
+def test_each_mode_changes_what_it_says_and_nothing_else() -> None:
+    spy, batches = Spy(small_net(t1=1.5)), some_batches(1)
+    images = batches[0][0]
+    contrast(spy, batches, contrasts=[0.5])
+    plain, naive, scaled, inputs = spy.calls
+    assert torch.equal(plain[0], images)
+    assert not plain[1]
+    assert torch.equal(naive[0], 0.5 * images)
+    assert not naive[1]
+    assert torch.equal(scaled[0], 0.5 * images)
+    assert scaled[1]["t1"][0].tolist() == [0.75] * 4
+    assert list(scaled[1]) == ["t1"]
+    assert torch.equal(inputs[0], images)
+    assert inputs[1] == {"input_scale": 0.5}
+
+
+def test_contrast_of_normalised_images_is_that_of_their_pixels() -> None:
+    preprocess = Augmentation(mean=(0.3,), std=(0.2,))
+    pixels = torch.rand(4, 1, 8, 8)
+    spy = Spy(small_net())
+    contrast(spy, [((pixels - 0.3) / 0.2, torch.zeros(4))], contrasts=[0.25], modes=["naive"], zero=black(preprocess))
+    torch.testing.assert_close(spy.calls[1][0], (0.25 * pixels - 0.3) / 0.2)
+    assert black(Augmentation()).item() == 0.0
+
+
+def test_at_contrast_one_all_modes_are_the_plain_network() -> None:
+    net, batches = small_net(), some_batches()
+    found = contrast(net, batches, contrasts=[1.0], per_sample=False)
+    assert [curve.mode for curve in found.curves] == list(MODES)
+    for curve in found.curves:
+        assert curve.accuracy == [found.plain.accuracy]
+        assert curve.nfe == [found.plain.nfe]
+    assert found.images == 8
+
+
+def test_an_end_time_per_image_gives_the_states_of_one_for_the_batch() -> None:
+    net = small_net(solver=dict(method="rk4", steps=3))
+    images, end = torch.rand(4, 1, 8, 8), 0.3
+    together, apart = net(images, t1={0: end}), net(images, t1={0: torch.full((4,), end, dtype=torch.float64)})
+    torch.testing.assert_close(together, apart, rtol=1e-5, atol=1e-6)
+    batches = some_batches()
+    one, each = (contrast(net, batches, contrasts=[end], modes=["scaled"], per_sample=p).curves[0] for p in (False, True))
+    assert one.accuracy == each.accuracy
+
+
+def test_less_time_costs_fewer_evaluations() -> None:
+    net = small_net(t1=4.0, solver=dict(method="bosh3", rtol=1e-4, atol=1e-4))
+    curve = contrast(net, some_batches(1), contrasts=[0.05, 1.0], modes=["scaled"]).curves[0]
+    assert curve.nfe[0][0] < curve.nfe[1][0]
+
+
+def test_a_network_without_time_has_two_modes() -> None:
+    net = small_net("resnet_blocks")
+    assert modes_of(net) == ["naive", "inputs"]
+    found = contrast(net, some_batches(), contrasts=[0.5, 2.0])
+    assert found.plain.nfe == [0.0, 0.0]
+    assert [figure.name for figure in present(found).every(Figure)] == ["accuracy"]
+    with pytest.raises(ConfigError, match="has none"):
+        contrast(net, some_batches(), modes=["scaled"])
+    with pytest.raises(ConfigError, match="no mode 'louder'"):
+        contrast(net, some_batches(), modes=["louder"])
+
+
+def test_a_batch_that_cannot_be_solved_counts_as_wrong() -> None:
+    net = small_net()
+
+    def forward(images: Tensor) -> Tensor:
+        if len(images) == 2:
+            raise SolverError("no")
+        return torch.eye(3)[torch.ones(len(images), dtype=torch.long)]
+
+    batches = [(torch.rand(n, 1, 8, 8), torch.ones(n, dtype=torch.long)) for n in (2, 6)]
+    net(batches[0][0])
+    found = measured(net, batches, forward=forward)
+    assert (found.images, found.failed, found.accuracy) == (8, 2, 0.75)
+    with pytest.raises(ConfigError, match="no images"):
+        measured(net, [])
+
+
+def test_the_page_names_the_cheapest_harmless_scale() -> None:
+    page = present(contrast(small_net(), some_batches(), contrasts=[0.5, 1.0]))
+    assert [figure.name for figure in page.every(Figure)] == ["accuracy", "nfe_block_1", "nfe_all"]
+    assert "Scaling the inputs of all blocks" in str(page.parts[1])
