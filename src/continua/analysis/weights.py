@@ -164,7 +164,7 @@ class Options:
 
 def ask(subject: Subject, options: Options) -> Weights:
     chosen = None if options.layers is None else [options.layers]
-    shown = dict(channel=options.channel, kernels=options.kernels, layers=chosen)
+    shown: dict[str, Any] = dict(channel=options.channel, kernels=options.kernels, layers=chosen)
     if options.gif:
         write_gif(weights(subject.model, times=31, points=2, **shown), subject.folder / "weights.gif")
     return weights(subject.model, times=options.times, **shown)

@@ -60,7 +60,8 @@ class Evolution(nn.Module):
 
     def read(self, tensors: Mapping[str, Tensor], t: Tensor, grid: Grid) -> Tensor:
         """θ(t), one for each t where t is (batch,). A pure function of `tensors`."""
-        return between_nodes(*tensors["curve"], grid, t)
+        nodes, slopes = tensors["curve"]
+        return between_nodes(nodes, slopes, grid, t)
 
     def path(self, w: Tensor, grid: Grid) -> WeightPath:
         """θ(t) from w(0)."""
@@ -197,8 +198,8 @@ class ScaleDiffusion(Evolution):
         super().__init__()
         self.a = nn.Parameter(torch.tensor([float(log2_tau)]))
 
-    def forward(self, t: Tensor, s: Tensor) -> Tensor:
-        return torch.exp2(self.a.to(s.dtype) - 2 * s) / log(2)
+    def forward(self, t: Tensor, w: Tensor) -> Tensor:
+        return torch.exp2(self.a.to(w.dtype) - 2 * w) / log(2)
 
     def prepare(self, w: Tensor, grid: Grid) -> dict[str, Tensor]:
         return {"s": w, "a": self.a.to(w.dtype)}

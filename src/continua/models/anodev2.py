@@ -129,7 +129,7 @@ class Anodev2(_Classifier):
 
     def make_filter(self, inputs: int, outputs: int) -> Filter:
         """A filter of this network's kind, evolving."""
-        options = {"size": self.size} if self.filters == "pixel" else {}
+        options: dict[str, Any] = {"size": self.size} if self.filters == "pixel" else {}
         if self.filters == "njet_schedule":
             options["interval"] = (self.grid.start, self.grid.end)
         inner = FILTERS[self.filters](inputs, outputs, **{**options, **self.filter_options})
@@ -186,7 +186,7 @@ def _start_like_anode(net: nn.Module) -> None:
     for module in net.modules():
         if getattr(module, "bias", None) is None:
             continue
-        filter = getattr(module, "filter", None)
+        filter: Any = getattr(module, "filter", None)
         pixels = filter.inner if hasattr(filter, "inner") else filter
         weight = module.weight if isinstance(module, nn.Conv2d) else pixels.weight if isinstance(pixels, Pixel) else None
         if weight is not None and weight.requires_grad:
