@@ -29,7 +29,7 @@ BELOW = {
     "data": set(),
     "report": set(),
     # train: filters, which number types are fast here; analysis, to hand it a run as the subject of its questions
-    "train": {"models", "blocks", "filters", "data", "analysis", "report"},
+    "train": {"models", "blocks", "filters", "data", "analysis", "report", "memory"},  # memory: set for the jobs of a sweep
     # analysis: looks inside networks, down to filters and solvers, and says how its numbers are shown
     "analysis": {"models", "blocks", "filters", "ode", "data", "report"},
     "studies": {"train", "analysis", "report", "models", "filters"},  # models: counts; filters: Figure 1 of the DCN paper

@@ -239,7 +239,7 @@ def test_a_cancelled_sweep_is_saved_and_goes_on_when_it_is_run_again(tmp_path: P
 
 
 def test_a_cell_that_fails_on_the_cluster_is_tried_twice_and_says_why(tmp_path: Path) -> None:
-    sweep = sweep_of(tmp_path, data="digits", set={"optimiser.lr": 1e9, "failure.divergence_batches": 1, "failure.max_skipped": 0})
+    sweep = sweep_of(tmp_path, set={"optimiser.lr": 1e9, "failure.divergence_batches": 1, "failure.max_skipped": 0})
     outcome = Driver(sweep).finish()
     assert (outcome.count("failed"), outcome.statuses[0].failures) == (1, 2)
     assert "TrainingStopped: stopped in epoch 1" in outcome.statuses[0].error

@@ -1,31 +1,44 @@
-"""Sweeps small enough for tests, and executors that tests can watch."""
+"""Sweeps small enough for tests, and an executor that tests can watch."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
-from training import TINY
 
-from continua.train import Run, identity
-from continua.train.parse import parse_recipe
+from continua.train import Recipe, Run, identity
+from continua.train.parse import merged, parse_recipe
 from continua.train.sweeps.executors import JobState
 from continua.train.sweeps.job import CellJob
 
+RECIPE: dict[str, Any] = dict(
+    model="dcn_ode",
+    model_options=dict(channels=[4, 8], stem_padding=1, solver=dict(method="rk4", steps=1)),
+    data="digits",
+    per_class=2,  # one batch an epoch
+    epochs=3,
+    batch_size=16,
+    augmentation=dict(crop_padding=1),
+    optimiser=dict(kind="sgd", lr=0.05, momentum=0.9),
+    schedule=dict(kind="cosine"),
+)
 
-def write_sweep(path: Path, *, epochs: int = 3, slurm: Mapping[str, Any] | None = None, **axes: Any) -> Path:
-    """A sweep file of the tiny digits recipe; `axes` as in the file."""
-    fixed = {name: value for name, value in TINY.items() if name not in ("model", *axes)}
-    fixed |= {"per_class": 2, "epochs": epochs, **axes.pop("set", {})}  # one batch an epoch
-    content = {"recipes": "demo", "models": "dcn_ode", "set": fixed, **axes} | ({"slurm": dict(slurm)} if slurm else {})
-    path.write_text(yaml.safe_dump(content, sort_keys=False))
+
+def small_recipe(**changes: Any) -> Recipe:
+    return parse_recipe(merged(RECIPE, changes))
+
+
+def write_sweep(path: Path, *, epochs: int = 3, **content: Any) -> Path:
+    """A sweep file, and beside it the recipe it is of; `content` as in the file."""
+    path.with_name("recipe.yaml").write_text(yaml.safe_dump(RECIPE | {"epochs": epochs}))
+    path.write_text(yaml.safe_dump({"recipes": "recipe.yaml", **content}, sort_keys=False))
     return path
 
 
 class Pretended:
     """Jobs end when they are looked at, with the files of a finished run; `fail`: folders of cells whose first so many jobs fail."""
 
-    name, pause, survives = "in process", 0.0, False
+    name, pause, survives = "pretended", 0.0, False
 
     def __init__(self, fail: Mapping[Path, int] | None = None) -> None:
         self.jobs: dict[str, CellJob] = {}
@@ -38,9 +51,9 @@ class Pretended:
         return str(len(self.jobs) - 1)
 
     def states(self, jobs: Iterable[str]) -> dict[str, JobState]:
-        return {job: self._carry_out(job) for job in jobs}
+        return {job: self._end(job) for job in jobs}
 
-    def _carry_out(self, number: str) -> JobState:
+    def _end(self, number: str) -> JobState:
         job = self.jobs[number]
         self.ended.add(number)
         if self.left.get(job.folder, 0):

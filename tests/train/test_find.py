@@ -71,7 +71,8 @@ def test_an_empty_table_on_the_command_line_empties_the_recipes_and_leaves_the_e
     assert load_recipe("small_data", {"length_by_per_class": {}}).length_by_per_class == {}
 
 
-def test_an_empty_mapping_empties_and_a_filled_one_is_laid_on_top() -> None:
-    assert load_recipe("demo", {"model_options": {}}).model_options == {}
-    kept = load_recipe("demo", {"model_options": {"solver": {"rtol": 0.5}}}).model_options
-    assert kept == {"channels": [8, 16, 32], "solver": {"method": "dopri5", "rtol": 0.5, "atol": 0.01}}
+def test_an_empty_mapping_empties_and_a_filled_one_is_laid_on_top(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text("model_options: {channels: [8, 16], solver: {rtol: 0.1, atol: 0.01}}\n")
+    assert load_recipe(tmp_path / "r.yaml", {"model_options": {}}).model_options == {}
+    kept = load_recipe(tmp_path / "r.yaml", {"model_options": {"solver": {"rtol": 0.5}}}).model_options
+    assert kept == {"channels": [8, 16], "solver": {"rtol": 0.5, "atol": 0.01}}

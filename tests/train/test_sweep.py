@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 import torch
-from sweeping import Pretended, write_sweep
-from training import QUIET, lasting_lines, tiny_recipe, weights
+from sweeping import Pretended, small_recipe, write_sweep
+from training import QUIET, lasting_lines, weights
 
 from continua.cli import main
 from continua.errors import ConfigError
@@ -47,11 +47,11 @@ def test_the_grid_is_the_product_of_its_axes(tmp_path: Path) -> None:
 
 def test_a_cell_is_the_run_that_continua_train_would_make(tmp_path: Path) -> None:
     cell = sweep_of(tmp_path, seeds=[3]).cells[0]
-    assert cell.recipe == resolve(tiny_recipe(per_class=2, seed=3))
+    assert cell.recipe == resolve(small_recipe(seed=3))
 
 
 def test_cells_that_are_the_same_run_are_one_cell(tmp_path: Path) -> None:
-    written_out = {"name": "again", "model": "dcn_ode", "model_options": {"activation": "celu"}}
+    written_out = {"name": "again", "model": "dcn_ode", "model_options.activation": "celu"}
     assert len(sweep_of(tmp_path, models=["dcn_ode", written_out], seeds=[0, 1, 1])) == 2
 
 
@@ -120,7 +120,7 @@ def test_only_what_is_missing_is_done_also_when_the_sweep_grows(tmp_path: Path) 
 
 def test_a_run_made_by_hand_counts(tmp_path: Path) -> None:
     by_hand, executor = Run(tmp_path / "runs" / "by-hand"), Pretended()
-    by_hand.create(resolve(tiny_recipe(per_class=2, seed=1)))
+    by_hand.create(resolve(small_recipe(seed=1)))
     by_hand.write_json(by_hand.result_file, {"identity": run_id(by_hand.recipe), "parameters": 7, "test_accuracy": 0.5})
     outcome = run_sweep(sweep_of(tmp_path, seeds=2), executor, QUIET)
     assert (outcome.count("done"), len(executor.jobs)) == (2, 1)
@@ -229,7 +229,7 @@ def submitits_handler() -> Iterator[list[int]]:
 def job_of(folder: Path, **changes: Any) -> CellJob:
     from dataclasses import asdict
 
-    return CellJob(asdict(resolve(tiny_recipe(per_class=2, **changes))), folder, QUIET)
+    return CellJob(asdict(resolve(small_recipe(**changes))), folder, QUIET)
 
 
 def signalled(monkeypatch: pytest.MonkeyPatch, step: int, *numbers: int) -> None:
@@ -248,7 +248,7 @@ def signalled(monkeypatch: pytest.MonkeyPatch, step: int, *numbers: int) -> None
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return train(tiny_recipe(per_class=2), tmp_path_factory.mktemp("reference") / "run", QUIET)
+    return train(small_recipe(), tmp_path_factory.mktemp("reference") / "run", QUIET)
 
 
 def assert_same(run: Run, reference: Run) -> None:
