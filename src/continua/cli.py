@@ -5,7 +5,6 @@ import sys
 from argparse import ArgumentError
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import cast
 
 from jsonargparse import ArgumentParser, Namespace
 
@@ -51,6 +50,8 @@ def _parser(words: list[str]) -> tuple[ArgumentParser, dict[str, Action]]:
     parser = _command("Neural networks that are continuous in space, depth and weight.")
     parser.add_argument("--version", action="version", version=f"continua {_version()}", help="print the version and exit")
     from continua.analysis.command import add_analyse_arguments
+    from continua.demo.command import add_demo_arguments
+    from continua.studies.command import add_reproduce_arguments
     from continua.train.commands import add_evaluate_arguments, add_train_arguments
     from continua.train.report_command import add_report_arguments
     from continua.train.sweeps.command import add_sweep_arguments
@@ -58,9 +59,9 @@ def _parser(words: list[str]) -> tuple[ArgumentParser, dict[str, Action]]:
     commands = parser.add_subcommands(dest="command", metavar="COMMAND")
     actions: dict[str, Action] = {}
 
-    demo = _command("Run the main job on the embedded data set and write what it made.")
-    demo.add_argument("--out", type=Path, default=Path("runs/demo"), help="folder for the results")
-    commands.add_subcommand("demo", demo, help="run the main job on the embedded data set")
+    demo = _command("Train three small networks on the embedded digits, compare them and look inside, on one page (about five minutes).")
+    add_demo_arguments(demo)
+    commands.add_subcommand("demo", demo, help="train and compare three networks on the embedded digits")
     actions["demo"] = _demo
 
     train = _command("Train a network by a recipe, or go on with a training that was stopped.")
@@ -83,6 +84,11 @@ def _parser(words: list[str]) -> tuple[ArgumentParser, dict[str, Action]]:
     add_report_arguments(report)
     commands.add_subcommand("report", report, help="an HTML page about runs")
     actions |= {"analyse": _analyse, "report": _report}
+
+    reproduce = _command("Every table and figure of the papers: train what is missing, ask, and compare with the printed values.")
+    add_reproduce_arguments(reproduce)
+    commands.add_subcommand("reproduce", reproduce, help="a table or figure of a paper, ours beside the printed values")
+    actions["reproduce"] = _reproduce
 
     data = _command("Data sets: what is known, what is here, whether it is right.")
     commands.add_subcommand("data", data, help="list, fetch and check data sets")
@@ -283,6 +289,12 @@ def _analyse(options: Namespace) -> None:
     analyse_command(options.as_dict(), subject_of)
 
 
+def _reproduce(options: Namespace) -> None:
+    from continua.studies.command import reproduce_command
+
+    reproduce_command(options)
+
+
 def _report(options: Namespace) -> None:
     from continua.train.report_command import report_command
 
@@ -290,23 +302,6 @@ def _report(options: Namespace) -> None:
 
 
 def _demo(options: Namespace) -> None:
-    from continua.data import MemorySplit, load
-    from continua.data.progress import progress_bar
-    from continua.report import contact_sheet, show_table
+    from continua.demo.command import demo_command
 
-    with progress_bar("loading the embedded digits", 2) as advance:
-        digits = load("digits32")
-        advance(1)
-        train = cast(MemorySplit, digits["train"])
-        sheet = contact_sheet(
-            options.out / "digits.png",
-            train.images.numpy(),
-            train.labels.numpy(),
-            digits.classes,
-            thumb=64,
-            title=f"digits32: the first 16 of each class in train ({len(train):,} images)",
-        )
-        advance(1)
-    rows = [(split, len(part), *part.labels.bincount(minlength=len(digits.classes)).tolist()) for split, part in digits.splits.items()]
-    show_table("digits32: images per class", ("split", "images", *digits.classes), rows)
-    print(f"made {sheet}: a contact sheet of the embedded data set")
+    demo_command(options)

@@ -3,10 +3,10 @@
 from difflib import get_close_matches
 
 from continua.errors import ConfigError
-from continua.studies import dcn, dcn_figures
+from continua.studies import anodev2, dcn, dcn_figures, features, rknet
 from continua.studies.study import Study
 
-STUDIES: dict[str, Study] = {study.id: study for module in (dcn, dcn_figures) for study in module.STUDIES}
+STUDIES: dict[str, Study] = {study.id: study for module in (dcn, dcn_figures, anodev2, features, rknet) for study in module.STUDIES}
 
 
 def find_study(name: str) -> Study:

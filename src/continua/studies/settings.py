@@ -12,6 +12,7 @@ FIXED_STEPS: Mapping[str, Any] = dict(method="rk4", steps=2, gradient="direct")
 def smoke(*, look: Mapping[str, Any] | None = None, **change: Any) -> Setting:
     """Seconds: embedded digits, tiny widths, one seed."""
     base: dict[str, Any] = dict(data="digits", per_class=6, epochs=1, batch_size=30, evaluation_batch_size=60, length_by_per_class={})
+    base["augmentation"] = dict(mean=None, std=None, hue=0.0, saturation=0.0)  # the digits are grey
     options = {"limit": 30, "batch_size": 30, **(look or {})}
     return Setting(seeds=1, threads=1, change={**base, **change}, look=options, reduced=[SMOKE_WORDS])
 
@@ -76,6 +77,30 @@ RKNET_SETTINGS: Mapping[str, Setting] = {
             "10 epochs instead of 300",
             "one seed",
             "float32, one thread per run",
+        ],
+    ),
+    "paper": Setting(seeds=1),
+}
+
+# ODE-Net features. A quarter of the width, a tenth of the images.
+FEATURES_SETTINGS: Mapping[str, Setting] = {
+    "smoke": smoke(
+        model_options=dict(width=8, norm_groups=4),
+        holdout=0.2,
+        look=dict(data="digits", times=(0.0, 0.5, 1.0), folds=2, cs=(0.1, 1.0), jobs=1, limit=60),
+    ),
+    "cpu": Setting(
+        seeds=1,
+        threads=1,
+        change=dict(model_options=dict(width=64), per_class=500, epochs=12, batch_size=64),
+        look=dict(limit=2000, jobs=1),
+        reduced=[
+            "width 64 instead of 256",
+            "500 training images per class instead of 5,000",
+            "12 epochs instead of 200",
+            "two steps of rk4 with the direct gradient in training instead of dopri5 with the adjoint",
+            "2,000 images instead of 10,000 for steps and transfer",
+            "one seed, float32, one thread per run",
         ],
     ),
     "paper": Setting(seeds=1),

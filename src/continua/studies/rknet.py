@@ -1,0 +1,149 @@
+"""The tables and the figure of RKNet (Zhu, Chang, Fu 2019)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from continua.models import model_entry
+from continua.models.describe import describe_model
+from continua.report.page import Axis, Column, Figure, Series, Table
+from continua.studies.compare import over_seeds
+from continua.studies.runs import Runs
+from continua.studies.settings import RKNET_SETTINGS
+from continua.studies.study import Claim, Finding, Row, Setting, Study
+
+PAPER = "RKNet"
+# model: printed FLOPs (G), parameters (M), error (%) on CIFAR-10 without augmentation
+TABLE1 = {
+    "erknet_k36_6x1_6x1_6x1": (0.66, 0.74, 7.08),
+    "erknet_k36_7x1_6x1_6x1": (0.83, 0.83, 7.02),
+    "erknet_k36_7x1_7x1_6x1": (0.87, 0.91, 6.67),
+    "erknet_k36_7x1_7x1_7x1": (0.88, 0.99, 6.61),
+    "irknet_k36_3x1_3x1_3x1": (0.38, 0.32, 7.18),
+    "irknet_k36_4x1_3x1_3x1": (0.62, 0.40, 6.89),
+    "irknet_k36_4x1_4x1_3x1": (0.68, 0.49, 6.63),
+    "irknet_k36_4x1_4x1_4x1": (0.69, 0.57, 6.50),
+}
+# model: FLOPs, parameters, error on CIFAR-10 and on CIFAR-100; the competitors as printed
+TABLE2 = {"irknet_k150_5x1_5x1_5x1_ab": (7.62, 4.87, 4.60, 21.63), "irknet_k180_5x1_5x1_5x1_ab": (10.98, 6.99, 4.56, 21.09)}
+PEERS2 = {
+    "DenseNet-BC (depth 250, k = 24)": (10.83, 15.3, 5.19, 19.64),
+    "CliqueNet (T = 18, k = 80)": (9.45, 10.14, 5.06, 23.14),
+    "CliqueNet-ABC (T = 30, k = 150)": (10.56, 10.48, 5.06, 21.83),
+}
+# model: FLOPs, parameters, top-1 and top-5 error on ImageNet
+TABLE3 = {
+    "erknet_imagenet_3x1_3x1_3x1_1x1_b": (5.20, 6.95, 25.47, 7.81),
+    "erknet_imagenet_3x1_3x1_4x1_2x1_b": (6.35, 14.49, 24.12, 7.17),
+    "erknet_imagenet_3x1_3x1_6x1_2x1_b": (8.50, 25.51, 23.14, 6.66),
+}
+
+
+def sizes(name: str) -> tuple[float, float]:
+    """GFLOPs of one image and millions of parameters, counted on the network at its published size."""
+    return describe_model(name).flops / 1e9, model_entry(name).parameters / 1e6
+
+
+def _rows(printed: Mapping[str, Any], recipe: str = "rknet_cifar", **change: Any) -> list[Row]:
+    return [Row(name, recipe, dict(model=name, **change)) for name in printed]
+
+
+def _table1(runs: Runs) -> Finding:
+    errors = {label: [100 - value for value in values] for label, values in runs.values("test_accuracy", 100).items()}
+    rows = []
+    for name, (flops, parameters, error) in TABLE1.items():
+        rows.append([name, sizes(name)[0], flops, sizes(name)[1], parameters, over_seeds(errors.get(name, [])), error])
+    columns = ["model", *_columns()]
+    table = Table("error", "Error by stages", columns, rows)
+    claims = [Claim("more stages give a lower error (first and last ERKNet)", _lower(errors, *_ends("erknet")))]
+    claims.append(Claim("more stages give a lower error (first and last IRKNet)", _lower(errors, *_ends("irknet"))))
+    least = "IRKNet-4×1_4×1_4×1 has a lower error than ERKNet-7×1_7×1_7×1 with fewer parameters"
+    claims.append(Claim(least, _lower(errors, "irknet_k36_4x1_4x1_4x1", "erknet_k36_7x1_7x1_7x1")))
+    return Finding([table, _against_parameters(errors)], claims)
+
+
+def _columns() -> list[Column]:
+    who = ("ours", "printed")
+    return [
+        *(Column(f"FLOPs, {one}", "G", 2) for one in who),
+        *(Column(f"parameters, {one}", "M", 2) for one in who),
+        *(Column(f"error, {one}", "%", 2) for one in who),
+    ]
+
+
+def _ends(kind: str) -> tuple[str, str]:
+    names = [name for name in TABLE1 if name.startswith(kind)]
+    return names[-1], names[0]
+
+
+def _lower(errors: Mapping[str, list[float]], first: str, second: str) -> bool | None:
+    a, b = over_seeds(errors.get(first, [])), over_seeds(errors.get(second, []))
+    return None if a is None or b is None else a.value < b.value
+
+
+def _against_parameters(errors: Mapping[str, list[float]]) -> Figure:
+    series = []
+    for place, kind in enumerate(("erknet", "irknet")):
+        names = [name for name in TABLE1 if name.startswith(kind)]
+        ours = [over_seeds(errors.get(name, [])) for name in names]
+        x, label = [sizes(name)[1] for name in names], "ERKNet" if kind == "erknet" else "IRKNet"
+        y, spread = ([one.value if one else float("nan") for one in ours], [one.error if one else float("nan") for one in ours])
+        series.append(Series(label, x, y, spread, style="both", colour=place))
+        series.append(Series(f"{label}, printed", x, [TABLE1[name][2] for name in names], style="both", dashed=True, colour=place))
+    return Figure("against_parameters", "Error against parameters", Axis("parameters", "M"), Axis("test error", "%"), series)
+
+
+def _table2(runs: Runs) -> Finding:
+    errors = {label: [100 - value for value in values] for label, values in runs.values("test_accuracy", 100).items()}
+    rows: list[list[Any]] = [
+        [name, None, flops, None, size, None, ten, None, hundred] for name, (flops, size, ten, hundred) in PEERS2.items()
+    ]
+    for name, (flops, size, ten, hundred) in TABLE2.items():
+        ours = [over_seeds(errors.get(label, [])) for label in (name, _hundred(name))]
+        rows.append([name, sizes(name)[0], flops, sizes(name)[1], size, ours[0], ten, ours[1], hundred])
+    both = [Column("CIFAR-100 error, ours", "%", 2), Column("CIFAR-100 error, printed", "%", 2)]
+    return Finding([Table("error", "Error on CIFAR-10 and CIFAR-100, with printed competitors", ["model", *_columns(), *both], rows)])
+
+
+def _hundred(name: str) -> str:
+    return f"{name}, CIFAR-100"
+
+
+def _rows2(scale: str) -> list[Row]:
+    rows = _rows(TABLE2)
+    if scale == "paper":
+        rows += [Row(_hundred(name), "rknet_cifar", dict(model=name, data="cifar100")) for name in TABLE2]
+    return rows
+
+
+def _table3(runs: Runs) -> Finding:
+    found = runs.values("test_accuracy", 100)
+    rows = []
+    for name, (flops, size, top1, top5) in TABLE3.items():
+        ours = over_seeds([100 - value for value in found.get(name, [])])
+        rows.append([name, sizes(name)[0], flops, sizes(name)[1], size, ours, top1, top5])
+    columns = ["model", *_columns(), Column("top-5 error, printed", "%", 2)]
+    return Finding([Table("error", "ImageNet, single crop", columns, rows)])
+
+
+def _fig4(runs: Runs) -> Finding:
+    figures = []
+    for name, label, unit, place in (("parameters", "parameters", "M", 1), ("flops", "FLOPs", "G", 0)):
+        counted = [sizes(model)[1 if place else 0] for model in TABLE3]
+        printed = Series("ERKNet, printed error", counted, [row[2] for row in TABLE3.values()], style="both")
+        figures.append(Figure(name, f"ImageNet error against {label}", Axis(label, unit), Axis("top-1 error", "%"), [printed]))
+    note = "Parameters and FLOPs are counted on our networks; the errors are the printed ones, for ImageNet is not trained here."
+    return Finding([note, *figures])
+
+
+_COUNTED = {scale: Setting(seeds=0) for scale in RKNET_SETTINGS}
+
+STUDIES = [
+    Study("rknet/table1", f"{PAPER}, Table 1", "error by stages", "Do more stages, and implicit ones, give a lower error?",
+          RKNET_SETTINGS, _table1, lambda scale: _rows(TABLE1), printed="6.61 % (ERKNet), 6.50 % (IRKNet)"),
+    Study("rknet/table2", f"{PAPER}, Table 2", "IRKNets with attention and bottleneck", "How do they compare with their sources?",
+          {**RKNET_SETTINGS, "cpu": Setting(seeds=0)}, _table2, lambda scale: [] if scale == "cpu" else _rows2(scale), printed="4.56 %"),
+    Study("rknet/table3", f"{PAPER}, Table 3", "ERKNets on ImageNet", "How large are they, and how good?",
+          {**_COUNTED, "paper": Setting(seeds=1)}, _table3,
+          lambda scale: _rows(TABLE3, "rknet_imagenet") if scale == "paper" else [], printed="23.14 % top-1"),
+    Study("rknet/fig4", f"{PAPER}, Figure 4", "error against parameters and FLOPs", "What does an error rate cost?", _COUNTED, _fig4),
+]  # fmt: skip
