@@ -15,13 +15,13 @@ from continua.train import Recipe, Run, RunOptions, load_recipe, resume, train
 QUIET = RunOptions(progress="off", device="cpu", threads=1)
 TINY: dict[str, Any] = dict(
     model="dcn_ode",
-    model_options=dict(channels=[4, 8], stem_padding=1, solver=dict(method="rk4", steps=1)),
+    model_options=dict(channels=[4, 8], stem_padding=1, norm_groups=32, solver=dict(method="rk4", steps=1)),
     data="digits",
     per_class=8,
     epochs=3,
     batch_size=16,
     augmentation=dict(crop_padding=1),
-    optimiser=dict(nesterov=False),
+    optimiser=dict(kind="sgd", lr=0.05, nesterov=False),
 )
 
 

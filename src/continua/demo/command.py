@@ -1,0 +1,25 @@
+"""`continua demo`."""
+
+from pathlib import Path
+
+from jsonargparse import ArgumentParser, Namespace
+
+
+def add_demo_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--out", type=Path, default=Path("runs/demo"), help="folder for the runs and report.html")
+    parser.add_argument("--epochs", type=int | None, default=None, help="train for so many epochs (else as long as the recipe says)")
+    parser.add_argument("--threads", type=int | None, default=None, help="processor threads (else all cores)")
+
+
+def demo_command(options: Namespace) -> None:
+    """Run `continua demo`."""
+    from continua.demo.run import demo
+    from continua.train.loop import Interrupted
+    from continua.train.setup import RunOptions
+
+    changes = {} if options.epochs is None else {"epochs": options.epochs}
+    try:
+        demo(options.out, changes=changes, options=RunOptions(threads=options.threads))
+    except Interrupted as stop:
+        print(f"stopped and saved at {stop}; the same command goes on from there")
+        raise SystemExit(128 + stop.signal if stop.signal else 1) from None

@@ -1,0 +1,206 @@
+"""The page of the demo: what came out, how it went, and what happens inside, each with a sentence that says what to look for."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from continua.analysis import Answer, Subject, find_question
+from continua.analysis.accuracy import has_time
+from continua.analysis.pattern_completion import masked
+from continua.report import Axis, Column, Figure, Maps, Page, Series, Table
+from continua.report.compare import overlaid
+
+DIM = 0.25  # contrast of the example
+EXAMPLE = 4  # place of the image whose features are shown
+MOMENTS, CHANNELS = 6, 4
+
+Subjects = Mapping[str, Subject]
+
+
+def demo_page(subjects: Subjects, masks: Mapping[str, Answer], contrasts: Mapping[str, Answer]) -> Page:
+    """Everything by the name of the network, in one order; the last part before the sections is the table of results."""
+    first = next(iter(subjects.values()))
+    images = first.dataset()
+    intro = (
+        f"Three small networks have learned to read {len(images['train']):,} handwritten digits, and are tested on "
+        f"{len(images['test'])} others. They are alike but for two things: DCN-ODE and ODE-Net carry a feature map through time, "
+        "dh/dt = f(t, h), where ResNet-blocks takes one step; and the filters of DCN-ODE are Gaussian derivatives whose scale σ is "
+        "learned, where the others have 3×3 pixels. Each was trained by the same recipe."
+    )
+    sections = [
+        _accuracy(subjects),
+        _curves(subjects),
+        _evaluations(subjects),
+        _scales(subjects),
+        _features(subjects),
+        _masks(subjects, masks),
+        _contrasts(subjects, contrasts),
+    ]
+    return Page("Continua: a demonstration", [intro, _results(subjects)], sections)
+
+
+def _results(subjects: Subjects) -> Table:
+    columns = ["network", "parameters", Column("test accuracy", "%", 2), Column("NFE per image", digits=1), Column("training", "s", 0)]
+    rows = [
+        (name, one.result["parameters"], 100 * one.result["test_accuracy"], _cost(one) or None, one.result["seconds"])
+        for name, one in subjects.items()
+        if one.result is not None
+    ]
+    caption = "NFE: evaluations of f for one forward pass, all blocks, mean over the last epoch. Accuracy: of the last weights."
+    return Table("results", "What came out", columns, rows, caption)
+
+
+def _accuracy(subjects: Subjects) -> Page:
+    points = [
+        Series(name, [one.result["parameters"]], [100 * one.result["test_accuracy"]], style="points", colour=place)
+        for place, (name, one) in enumerate(subjects.items())
+        if one.result is not None
+    ]
+    text = (
+        "Gaussian derivatives need six numbers where a 3×3 filter needs nine, whatever their size in pixels, so the network with the "
+        "widest filters is the one with the fewest parameters."
+    )
+    x = Axis("parameters", limits=(0, 1.15 * max(point.x[0] for point in points)))  # pyright: ignore[reportOperatorIssue]
+    low = min(float(point.y[0]) for point in points)
+    figure = Figure("parameters", "Test accuracy against parameters", x, Axis("accuracy", "%", limits=(min(90.0, low - 2), 100.5)), points)
+    return Page("Accuracy against parameters", [text, figure])
+
+
+def _curves(subjects: Subjects) -> Page:
+    text = "Left to right is one pass over all training images per epoch; the learning rate falls along half a cosine, hence the calm end."
+    loss = [Series(name, *_points(one, "loss"), colour=place) for place, (name, one) in enumerate(subjects.items())]
+    test = [
+        Series(name, *_points(one, "test_accuracy", 100), style="both", colour=place) for place, (name, one) in enumerate(subjects.items())
+    ]
+    parts: list[Any] = [text, Figure("loss", "Training loss", Axis("epoch"), Axis("loss", "nats", log=True), loss)]
+    if any(series.y for series in test):
+        parts.append(Figure("test", "Test accuracy", Axis("epoch"), Axis("accuracy", "%"), test))
+    return Page("Loss curves", parts)
+
+
+def _evaluations(subjects: Subjects) -> Page:
+    series = [
+        Series(f"{name}, block {block + 1}", [line["epoch"] for line in one.epochs], [line["nfe"][block] for line in one.epochs], **look)
+        for place, (name, one) in enumerate(_continuous(subjects).items())
+        for block, look in enumerate(_looks(place, len(one.epochs[-1]["nfe"])))
+    ]
+    text = (
+        "The solver chooses its steps by an error tolerance, so depth is not fixed: as the dynamics become richer in training, it takes "
+        "more evaluations of f (NFE) to follow them."
+    )
+    return Page("Evaluations of f", [text, Figure("nfe", "NFE per solve", Axis("epoch"), Axis("evaluations of f"), series)])
+
+
+def _scales(subjects: Subjects) -> Page:
+    found = {name: one for name, one in subjects.items() if one.epochs[-1]["sigma"]}
+    question = find_question("scales")
+    pages = {name: question.present(question.ask(one, question.Options())) for name, one in found.items()}
+    depth = [part for part in overlaid(pages).parts if isinstance(part, Figure)] if len(pages) > 1 else _figures(*pages.values())
+    layers = [
+        Series(_layer(layer), [line["epoch"] for line in one.epochs], [line["sigma"][layer] for line in one.epochs])
+        for one in found.values()
+        for layer in one.epochs[-1]["sigma"]
+    ]
+    text = (
+        "Each N-jet layer has learned its own scale σ, the width of its Gaussians in pixels of its own map; filters are sampled up to "
+        "about 2σ on either side, so a larger σ is a larger receptive field at no further parameter."
+    )
+    moving = Figure("sigma", "σ in training", Axis("epoch"), Axis("σ", "pixels"), layers)
+    return Page("Scales by depth", [text, *depth, moving])
+
+
+def _features(subjects: Subjects) -> Page:
+    text = (
+        "Inside a continuous block every moment has a feature map: these are the states h(t) of block 1 for one test image, in the "
+        "channels that change most on the way."
+    )
+    parts: list[Any] = [text, _inputs(next(iter(subjects.values())))]
+    return Page("Feature maps through time", [*parts, *(_evolution(name, one) for name, one in _continuous(subjects).items())])
+
+
+def _masks(subjects: Subjects, masks: Mapping[str, Answer]) -> Page:
+    page = overlaid({name: found.page for name, found in masks.items()})
+    change = {name: (found.result.difference.mean[0], found.result.difference.mean[-1]) for name, found in masks.items()}
+    told = "; ".join(f"{name} {start:.2f} → {end:.2f}" for name, (start, end) in change.items())
+    text = (
+        "A square in the middle of each test image is set to black. D compares the features of masked and intact images relative to their "
+        f"size: where it falls, the block fills in what is missing. In block 1, from start to end: {told}."
+    )
+    accuracy, difference = page.every(Figure)[:2]
+    curves = [series for series in difference.series if not series.dashed]
+    shown = [
+        replace(series, name=series.name.split(":")[0], error=None)
+        for series in curves
+        if series.name.split(":")[0] in _continuous(subjects)
+    ]
+    difference = replace(difference, series=shown, caption="D = Σ|h intact − h masked| / Σ|h intact|, over all features of the block.")
+    return Page("Robustness to a mask", [text, accuracy, difference])
+
+
+def _contrasts(subjects: Subjects, contrasts: Mapping[str, Answer]) -> Page:
+    page = overlaid({name: found.page for name, found in contrasts.items() if name in _continuous(subjects)})
+    plain = [
+        Series(name, found.result.contrasts, 100 * np.array(found.result.curves[0].accuracy), colour=place)
+        for place, (name, found) in enumerate(contrasts.items())
+        if name not in _continuous(subjects)
+    ]
+    text = (
+        "All test images are made c times as bright. Dashed: the end time T of block 1 follows c, which costs fewer evaluations of f where "
+        "images are dim, and nothing needs to be trained again."
+    )
+    accuracy, *others = page.every(Figure)
+    accuracy = replace(accuracy, series=[*accuracy.series, *plain])
+    return Page("Robustness to contrast", [text, accuracy, *others[:1]])
+
+
+def _inputs(subject: Subject) -> Maps:
+    image = subject.images(find_question("contrast").Options()).first(EXAMPLE + 1)[0][EXAMPLE].mean(0)
+    side = min(image.shape) * 3 // 8
+    shown = torch.stack([image, masked(image, side), DIM * image]).numpy()
+    columns = ["as it is", f"masked {side}×{side}", f"contrast {DIM:g}"]
+    return Maps("image", "What the networks see", ["image"], columns, shown[None], "brightness (0 … 1)", one_scale=True)
+
+
+@torch.no_grad()
+def _evolution(name: str, subject: Subject) -> Maps:
+    net = subject.model
+    image = subject.images(find_question("contrast").Options()).first(EXAMPLE + 1)[0][EXAMPLE:]
+    times = np.linspace(net.blocks[0].t0, net.blocks[0].t1, MOMENTS)
+    states = net.forward_intermediates(image, block=0, times=torch.from_numpy(times))[:, 0].float().cpu()  # (time, channel, height, width)
+    change = (states[-1] - states[0]).square().mean((1, 2))
+    chosen = change.topk(min(CHANNELS, len(change))).indices.sort().values
+    rows = [f"channel {channel}" for channel in chosen.tolist()]
+    values = states[:, chosen].transpose(0, 1).numpy()
+    return Maps(f"states-{subject.name}", f"{name}: h(t) in block 1", rows, [f"t = {t:.2g}" for t in times], values, "h (no unit)")
+
+
+def _continuous(subjects: Subjects) -> dict[str, Subject]:
+    return {name: one for name, one in subjects.items() if has_time(one.model.blocks[0])}
+
+
+def _looks(place: int, blocks: int) -> list[dict[str, Any]]:
+    """Colours tell networks apart, line styles their blocks."""
+    styles: list[dict[str, Any]] = [dict(style="line"), dict(style="line", dashed=True), dict(style="both")]
+    return [dict(colour=place, **styles[block % len(styles)]) for block in range(blocks)]
+
+
+def _points(subject: Subject, key: str, factor: float = 1.0) -> tuple[list[float], list[float]]:
+    lines = [line for line in subject.epochs if line.get(key) is not None]
+    return [line["epoch"] for line in lines], [factor * line[key] for line in lines]
+
+
+def _figures(page: Page) -> Sequence[Figure]:
+    return page.every(Figure)
+
+
+def _layer(name: str) -> str:
+    from continua.analysis.scales import short_name
+
+    return short_name(name)
+
+
+def _cost(subject: Subject) -> float:
+    return float(sum(subject.epochs[-1]["nfe"]))

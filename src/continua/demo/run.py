@@ -1,0 +1,82 @@
+"""Train the networks of the demo, or go on with them, ask the analyses, write the page."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from continua.analysis import Answer, Subject, answer, find_question
+from continua.demo.page import demo_page
+from continua.errors import ConfigError
+from continua.models import model_entry
+from continua.report import show_table, write_html
+from continua.report.page import cell_text
+from continua.train import Recipe, Run, RunOptions, identity, load_recipe, resolve, resume, train
+from continua.train.devices import chosen_device
+from continua.train.parse import merged
+from continua.train.subject import subject_of
+
+# What each network has of its own; all else is the recipe's, the same for the three.
+MODELS: dict[str, dict[str, Any]] = {"dcn_ode": {}, "odenet": {}, "resnet_blocks": {"model_options": {"solver": None}}}
+MASKS: dict[str, Any] = dict(sizes=(0, 2, 4, 6, 8), mask=6, trajectories=100, times=11)
+CONTRASTS: dict[str, Any] = dict(contrasts=9, low=0.03, high=3.0)
+
+
+def demo(
+    out: Path,
+    *,
+    changes: Mapping[str, Any] | None = None,
+    options: RunOptions | None = None,
+    masks: Mapping[str, Any] = MASKS,
+    contrasts: Mapping[str, Any] = CONTRASTS,
+) -> Path:
+    """Train, analyse, and write report.html in `out`; what is finished there already is used, what was interrupted goes on.
+
+    `changes` to the recipe `demo` hold for all networks; `masks` and `contrasts` are options of the two analyses.
+    """
+    options = options or RunOptions()
+    recipes = {name: _recipe(name, changes or {}, options) for name in MODELS}
+    _check(out, recipes)
+    runs = {name: _trained(recipe, out / name, options) for name, recipe in recipes.items()}
+    print("looking into the networks ...", flush=True)
+    subjects = {model_entry(name).row: subject_of(run.folder, device=options.device) for name, run in runs.items()}
+    masked = {name: _asked("pattern_completion", subject, masks) for name, subject in subjects.items()}
+    # Time follows contrast only where there is time.
+    modes = {name: ("naive", "scaled") if any(subject.epochs[-1]["nfe"]) else ("naive",) for name, subject in subjects.items()}
+    dimmed = {name: _asked("contrast", subject, {**contrasts, "modes": modes[name]}) for name, subject in subjects.items()}
+    page = demo_page(subjects, masked, dimmed)
+    _show(page.parts[-1])
+    target = write_html(page, out / "report.html")
+    print(f"made {target}: open it in a browser")
+    return target
+
+
+def _recipe(name: str, changes: Mapping[str, Any], options: RunOptions) -> Recipe:
+    return resolve(load_recipe("demo", merged(changes, {"model": name, **MODELS[name]})), chosen_device(options.device))
+
+
+def _check(out: Path, recipes: Mapping[str, Recipe]) -> None:
+    """Before anything is trained: what lies in the folder must be of this demo."""
+    for name, recipe in recipes.items():
+        run = Run(out / name)
+        if run.exists and identity(run.recipe) != identity(recipe):
+            raise ConfigError(f"{run.folder} holds a run by another recipe than this demo's; remove {out}, or choose another --out")
+
+
+def _trained(recipe: Recipe, folder: Path, options: RunOptions) -> Run:
+    run = Run(folder)
+    if run.result is not None:
+        print(f"{recipe.model}: trained already, in {folder}", flush=True)
+        return run
+    print(f"{recipe.model}: {'going on' if run.exists else 'training'} for {recipe.epochs} epochs in {folder}", flush=True)
+    return resume(folder, options) if run.exists else train(recipe, folder, options)
+
+
+def _asked(name: str, subject: Subject, options: Mapping[str, Any]) -> Answer:
+    question = find_question(name)
+    return answer(question, [subject], replace(question.Options(), **options), pictures=())
+
+
+def _show(table: Any) -> None:
+    rows = [[cell_text(cell, head.digits) for cell, head in zip(row, table.heads, strict=True)] for row in table.rows]
+    show_table(table.title, [head.text for head in table.heads], rows, text=(0,))

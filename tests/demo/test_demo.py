@@ -1,0 +1,103 @@
+"""The demo from end to end, small: three trainings through the ordinary loop, one page, and nothing done twice."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from continua.cli import main
+from continua.demo.run import MODELS, demo
+from continua.errors import ConfigError
+from continua.train import Interrupted, Run, RunOptions
+from continua.train.loop import Training
+
+SMALL: dict[str, Any] = dict(
+    changes=dict(per_class=2, epochs=2, batch_size=10, model_options=dict(channels=[4, 8])),
+    options=RunOptions(progress="off", device="cpu", threads=1),
+    masks=dict(sizes=(0, 6), mask=6, trajectories=4, times=3, limit=8),
+    contrasts=dict(contrasts=2, low=0.3, high=1.0, limit=8),
+)
+SECTIONS = [
+    "Accuracy against parameters",
+    "Loss curves",
+    "Evaluations of f",
+    "Scales by depth",
+    "Feature maps through time",
+    "Robustness to a mask",
+    "Robustness to contrast",
+]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return demo(tmp_path_factory.mktemp("demo") / "with a space", **SMALL)
+
+
+def test_three_runs_and_one_page_come_out(made: Path) -> None:
+    assert made.name == "report.html"
+    for name in MODELS:
+        run = Run(made.parent / name)
+        assert run.result is not None
+        assert run.recipe.model == name
+    text = made.read_text("utf-8")
+    assert re.findall(r"<h2>([^<]*)</h2>", text) == SECTIONS
+    for section in re.split(r"<h2>", text)[1:]:
+        assert re.search(r"<p>[^<]{60,}</p>", section), "each part has its sentence"
+        assert 'class="plot"' in section or "<img" in section
+
+
+def test_the_page_needs_nothing_from_elsewhere(made: Path) -> None:
+    without_scripts = re.sub(r"<script>.*?</script>", "", made.read_text("utf-8"), flags=re.S)
+    assert not re.search(r"(?:src|href)=\"https?:", without_scripts)
+
+
+def test_the_page_shows_the_numbers_of_the_runs(made: Path) -> None:
+    text = made.read_text("utf-8")
+    for name in MODELS:
+        result = json.loads((made.parent / name / "result.json").read_text())
+        assert f"{result['parameters']:,}" in text
+        assert f"{100 * result['test_accuracy']:.2f}" in text
+
+
+def test_a_second_demo_uses_what_is_there(made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(Training, "_train_batch", lambda *_: pytest.fail("trained again"))
+    before = made.read_text("utf-8")
+    demo(made.parent, **SMALL)
+    assert capsys.readouterr().out.count("trained already") == len(MODELS)
+    assert made.read_text("utf-8") == before
+
+
+def test_an_interrupted_demo_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], made: Path
+) -> None:
+    step = Training._train_batch
+
+    def stopping(self: Training, batch: Any) -> bool:
+        return step(self, batch) or self.step == 1
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "_train_batch", stopping)
+        with pytest.raises(Interrupted):
+            demo(tmp_path / "demo", **SMALL)
+    demo(tmp_path / "demo", **SMALL)
+    assert "dcn_ode: going on" in capsys.readouterr().out
+    whole, broken = (Run(folder / "dcn_ode").result for folder in (made.parent, tmp_path / "demo"))
+    assert whole is not None
+    assert broken is not None
+    assert broken["test_loss"] == whole["test_loss"]
+
+
+def test_runs_of_another_recipe_are_not_mixed_in(made: Path) -> None:
+    with pytest.raises(ConfigError, match="by another recipe"):
+        demo(made.parent, **(SMALL | dict(changes=SMALL["changes"] | dict(seed=1))))
+
+
+@pytest.mark.slow
+def test_the_demo_reads_the_digits(tmp_path: Path) -> None:
+    """As a person types it. The time it takes is for an idle machine, and not tested."""
+    assert main(["demo", "--out", str(tmp_path / "demo")]) == 0
+    result = Run(tmp_path / "demo" / "dcn_ode").result
+    assert result is not None
+    assert result["test_accuracy"] >= 0.97
