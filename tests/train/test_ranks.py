@@ -57,7 +57,7 @@ CASES: dict[str, dict[str, Any]] = {
     "per-sample steps": dict(model_options=dict(solver=dict(method="bosh3", steps=None, control="sample", rtol=0.1, atol=0.1))),
     "adjoint": dict(model_options=dict(solver=dict(gradient="adjoint"))),
     "batch norm": network("erknet", stages="2x1_2x1", growth=4, attention=True),
-    "batch norm of each step": network("resnet4_anodev2_c2") | dict(data="digits32", per_class=2, batch_size=10),
+    "batch norm of each step": network("resnet4_anodev2_c2") | dict(data="digits32", per_class=2, batch_size=10, optimiser=dict(lr=0.002)),
 }
 
 

@@ -1,6 +1,6 @@
 """The page of the demo: what came out, how it went, and what happens inside, each with a sentence that says what to look for."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 from continua.analysis import Answer, Subject, find_question
 from continua.analysis.accuracy import has_time
 from continua.analysis.pattern_completion import masked
+from continua.analysis.scales import short_name
 from continua.report import Axis, Column, Figure, Maps, Page, Series, Table
 from continua.report.compare import overlaid
 
@@ -87,9 +88,10 @@ def _evaluations(subjects: Subjects) -> Page:
         for place, (name, one) in enumerate(_continuous(subjects).items())
         for block, look in enumerate(_looks(place, len(one.epochs[-1]["nfe"])))
     ]
+    change = "; ".join(f"{name} {sum(one.epochs[0]['nfe']):.1f} → {_cost(one):.1f}" for name, one in _continuous(subjects).items())
     text = (
-        "The solver chooses its steps by an error tolerance, so depth is not fixed: as the dynamics become richer in training, it takes "
-        "more evaluations of f (NFE) to follow them."
+        "The solver chooses its steps by an error tolerance, so depth is not fixed but follows the dynamics that are learned. Evaluations "
+        f"of f (NFE) in all blocks, from the first epoch to the last: {change}."
     )
     return Page("Evaluations of f", [text, Figure("nfe", "NFE per solve", Axis("epoch"), Axis("evaluations of f"), series)])
 
@@ -98,9 +100,9 @@ def _scales(subjects: Subjects) -> Page:
     found = {name: one for name, one in subjects.items() if one.epochs[-1]["sigma"]}
     question = find_question("scales")
     pages = {name: question.present(question.ask(one, question.Options())) for name, one in found.items()}
-    depth = [part for part in overlaid(pages).parts if isinstance(part, Figure)] if len(pages) > 1 else _figures(*pages.values())
+    depth = overlaid(pages).every(Figure) if len(pages) > 1 else next(iter(pages.values())).every(Figure)
     layers = [
-        Series(_layer(layer), [line["epoch"] for line in one.epochs], [line["sigma"][layer] for line in one.epochs])
+        Series(short_name(layer), [line["epoch"] for line in one.epochs], [line["sigma"][layer] for line in one.epochs])
         for one in found.values()
         for layer in one.epochs[-1]["sigma"]
     ]
@@ -147,13 +149,22 @@ def _contrasts(subjects: Subjects, contrasts: Mapping[str, Answer]) -> Page:
         for place, (name, found) in enumerate(contrasts.items())
         if name not in _continuous(subjects)
     ]
+    told = "; ".join(f"{name} {_saving(found.result)}" for name, found in contrasts.items() if name in _continuous(subjects))
     text = (
-        "All test images are made c times as bright. Dashed: the end time T of block 1 follows c, which costs fewer evaluations of f where "
-        "images are dim, and nothing needs to be trained again."
+        "All test images are made c times as bright. Dashed: the end time T of block 1 follows c, and nothing is trained again. At "
+        f"c = {DIM:g}, images alone → with T following: {told}."
     )
     accuracy, *others = page.every(Figure)
     accuracy = replace(accuracy, series=[*accuracy.series, *plain])
     return Page("Robustness to contrast", [text, accuracy, *others[:1]])
+
+
+def _saving(found: Any) -> str:
+    """What following the contrast brings, at the contrast nearest to that of the example."""
+    at = int(np.abs(np.log(np.array(found.contrasts) / DIM)).argmin())
+    naive, scaled = (next(curve for curve in found.curves if curve.mode == mode) for mode in ("naive", "scaled"))
+    costs = f"{naive.nfe[at][0]:.1f} → {scaled.nfe[at][0]:.1f} evaluations of f in block 1"
+    return f"{100 * naive.accuracy[at]:.1f} % → {100 * scaled.accuracy[at]:.1f} %, {costs}"
 
 
 def _inputs(subject: Subject) -> Maps:
@@ -190,16 +201,6 @@ def _looks(place: int, blocks: int) -> list[dict[str, Any]]:
 def _points(subject: Subject, key: str, factor: float = 1.0) -> tuple[list[float], list[float]]:
     lines = [line for line in subject.epochs if line.get(key) is not None]
     return [line["epoch"] for line in lines], [factor * line[key] for line in lines]
-
-
-def _figures(page: Page) -> Sequence[Figure]:
-    return page.every(Figure)
-
-
-def _layer(name: str) -> str:
-    from continua.analysis.scales import short_name
-
-    return short_name(name)
 
 
 def _cost(subject: Subject) -> float:

@@ -19,7 +19,7 @@ from continua.train.subject import subject_of
 # What each network has of its own; all else is the recipe's, the same for the three.
 MODELS: dict[str, dict[str, Any]] = {"dcn_ode": {}, "odenet": {}, "resnet_blocks": {"model_options": {"solver": None}}}
 MASKS: dict[str, Any] = dict(sizes=(0, 2, 4, 6, 8), mask=6, trajectories=100, times=11)
-CONTRASTS: dict[str, Any] = dict(contrasts=9, low=0.03, high=3.0)
+CONTRASTS: dict[str, Any] = dict(contrasts=7, low=1 / 16, high=4.0)  # powers of two
 
 
 def demo(
