@@ -81,10 +81,10 @@ def draw_gradients(errors: dict[str, list[float]], ink: str, faint: str) -> plt.
 
 def draw_gaussians(ink: str, faint: str) -> plt.Figure:
     rows = synthetic(times=6)
-    figure, axes = plt.subplots(len(rows), 6, figsize=(7.6, 5.2), gridspec_kw=dict(wspace=0.06, hspace=0.06))
+    figure, axes = plt.subplots(len(rows), 6, figsize=(7.6, 5.3), gridspec_kw=dict(wspace=0.06, hspace=0.06))
     for row, cells in zip(rows, axes, strict=True):
         for t, image, ax in zip(row.times, row.images, cells, strict=True):
-            ax.imshow(image, cmap="viridis", vmin=0, vmax=row.images.max())
+            ax.imshow(image[4:-4, 4:-4], cmap="viridis", vmin=0, vmax=row.images.max())
             ax.set(xticks=[], yticks=[])
             for spine in ax.spines.values():
                 spine.set_color(faint)

@@ -66,7 +66,7 @@ def test_the_synthetic_rows_diffuse_drift_and_grow():
     assert (total, variance) == (pytest.approx(1.0), pytest.approx(1 + 2 * 2.0, rel=1e-3))
     assert np.abs(middle).max() < 1e-6
     total, middle, variance = moments(rows["advection"][-1])
-    np.testing.assert_allclose(middle, [-3.0, 4.0], atol=1e-3)
+    np.testing.assert_allclose(middle, [-5.0, 6.0], atol=1e-3)
     assert (total, variance) == (pytest.approx(1.0), pytest.approx(1.0, rel=1e-3))
     np.testing.assert_allclose(rows["reaction"][1], rows["reaction"][0] * math.exp(0.5), atol=1e-12)
     assert moments(rows["all three"][-1])[0] == pytest.approx(math.e)

@@ -152,7 +152,7 @@ def test_every_model_trains_a_step_through_its_recipe(name, tmp_path):
     changes |= dict(schedule=dict(kind="constant", milestones=[]))
     train(load_recipe(recipe, changes), tmp_path / "run", QUIET)
     run = Run(tmp_path / "run")
-    assert next(line for line in run.lines() if line["event"] == "epoch")["train_loss"] > 0
+    assert next(line for line in run.lines() if line["event"] == "epoch")["loss"] > 0
     twin = from_pretrained(run.best)
     assert twin.config["model"] == name
 

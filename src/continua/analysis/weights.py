@@ -18,9 +18,9 @@ from continua.report import Axis, Figure, Maps, Page, Series
 
 SYNTHETIC: dict[str, dict[str, float]] = {
     "diffusion": dict(tau=2.0),
-    "advection": dict(v_y=3.0, v_x=-4.0),
+    "advection": dict(v_y=5.0, v_x=-6.0),
     "reaction": dict(rho=1.0),
-    "all three": dict(tau=2.0, v_y=3.0, v_x=-4.0, rho=1.0),
+    "all three": dict(tau=2.0, v_y=5.0, v_x=-6.0, rho=1.0),
 }
 """Fig. 3: what each part of the operator does to a unit Gaussian, per unit of time, in pixels."""
 
@@ -71,7 +71,7 @@ def weights(
         known = f"layers that do: {', '.join(moving)}" if moving else "try one with an evolution, such as resnet4_anodev2_c1"
         raise ConfigError(f"{name} has no layer{' of that name' if layers else ''} whose weights change with t; {known}")
     found = [_layer(model, name, conv, times, channel, kernels, points) for name, conv in chosen.items()]
-    return Weights(found, synthetic(times=times))
+    return Weights(found, synthetic(25, times))
 
 
 @torch.no_grad()
@@ -174,23 +174,29 @@ def present(found: Weights) -> Page:
     parts: list[Any] = [_summary(found)]
     for layer in found.layers:
         rows = [f"from channel {index}" for index in range(len(layer.kernels))]
-        name, columns = short_name(layer.name), [f"t = {t:.2g}" for t in layer.times]
+        name, columns = _label(layer), [f"t = {t:.2g}" for t in layer.times]
         title = f"{name}: kernels to channel {layer.channel} over t"
         parts.append(Maps(f"kernels_{layer.name.replace('.', '_')}", title, rows, columns, layer.kernels, "weight"))
-    norms = [Series(short_name(layer.name), layer.curve_times, np.array(layer.norm) / layer.norm[0]) for layer in found.layers]
+    norms = [Series(_label(layer), layer.curve_times, np.array(layer.norm) / layer.norm[0]) for layer in found.layers]
     parts.append(Figure("norm", "Norm of a layer's weights along t", Axis("t"), Axis("norm, relative to t = 0"), norms))
     ways = [
-        Series(f"{short_name(layer.name)}, {axis}", layer.curve_times, layer.centre[:, place], dashed=place == 1, colour=index)
+        Series(f"{_label(layer)}, {axis}", layer.curve_times, layer.centre[:, place], dashed=place == 1, colour=index)
         for index, layer in enumerate(found.layers)
         for place, axis in enumerate("yx")
     ]
     parts.append(Figure("centre", "Centre of mass of w² along t", Axis("t"), Axis("distance from the middle", "pixels"), ways))
     images = np.stack([row.images for row in found.synthetic])
     columns = [f"t = {t:.2g}" for t in found.synthetic[0].times]
-    caption = "A unit Gaussian on a periodic square, 33 pixels wide, under each part of the operator and under all of them."
+    caption = "A unit Gaussian on a periodic square, 25 pixels wide, under each part of the operator and under all of them."
     title = "Reaction, diffusion and advection of a unit Gaussian"
     parts.append(Maps("synthetic", title, [row.name for row in found.synthetic], columns, images, "weight", caption))
     return Page("Weights", parts)
+
+
+def _label(layer: LayerPath) -> str:
+    """`blocks.0.field.convs.1` -> `block 1 conv 2`."""
+    first, _, number = short_name(layer.name).rpartition(" convs ")
+    return f"{first} conv {int(number) + 1}" if first else number
 
 
 def _summary(found: Weights) -> str:
@@ -199,7 +205,7 @@ def _summary(found: Weights) -> str:
     layer = found.layers[most]
     moved = float(np.hypot(*(layer.centre[-1] - layer.centre[0])))
     return (
-        f"{len(found.layers)} layer(s) whose weights change with t. The norm changes most in {short_name(layer.name)}: "
+        f"{len(found.layers)} layer(s) whose weights change with t. The norm changes most in {_label(layer)}: "
         f"{100 * (layer.norm[-1] / layer.norm[0] - 1):+.1f} % by the end, its centre of mass by {moved:.2f} pixels."
     )
 
