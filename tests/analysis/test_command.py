@@ -57,7 +57,17 @@ def test_several_runs_are_shown_in_one_figure(runs: list[Path], tmp_path: Path, 
     figure = next(part for part in page["parts"] if isinstance(part, dict) and part["name"] == "accuracy")
     assert [series["name"] for series in figure["series"]] == ["dcn", "residual"]
     assert (tmp_path / "page.html").stat().st_size > 1_000_000
-    assert not (runs[0] / "analysis" / "contrast").exists(), "--out keeps the run's folder as it is"
+    assert not (runs[1] / "analysis").exists(), "--out keeps the run's folder as it is"
+
+
+def test_contrast_of_fixed_steps_can_be_asked_at_a_tolerance(runs: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["analyse", "contrast", str(runs[0]), "--limit", "6", "--contrasts", "2", "--low", "0.1", "--modes", "[scaled]", "--quiet"]
+    assert main([*words, "--tolerance", "1e-2"]) == 0
+    (folder,) = (runs[0] / "analysis" / "contrast").iterdir()
+    nfe = json.loads((folder / "numbers.json").read_text("utf-8"))["result"]["curves"][0]["nfe"]
+    assert nfe[0][0] < nfe[1][0], "ten times less time takes fewer steps"
+    capsys.readouterr()
+    assert "has no ODE block" in failed(capsys, "analyse", "contrast", str(runs[1]), "--tolerance", "1e-2")
 
 
 def test_without_a_name_the_analyses_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

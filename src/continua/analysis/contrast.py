@@ -127,17 +127,22 @@ class Options(DataOptions):
     low: float = option(1e-3, "the least c")
     high: float = option(round(10**0.7, 4), "the largest c")
     modes: tuple[str, ...] | None = option(None, "some of naive, scaled, inputs (default: all that the network has)")
+    tolerance: float | None = option(
+        None, "solve by dopri5 at this tolerance (default: the run's own solver; fixed steps cost the same at any c)"
+    )
     per_sample: bool = option(True, "scaled: an end time for each image instead of one for the batch")
 
 
 def ask(subject: Subject, options: Options) -> Contrast:
-    images = subject.images(options)
+    model, images, tolerance = subject.model, subject.images(options), options.tolerance
+    if tolerance is not None:
+        model = model.with_solver(method="dopri5", steps=None, rtol=tolerance, atol=tolerance)
     values = log_spaced(options.contrasts, options.low, options.high)
-    modes = options.modes or modes_of(subject.model)
-    _check(subject.model, modes)
+    modes = options.modes or modes_of(model)
+    _check(model, modes)
     with subject.progress("contrast", 1 + len(modes) * len(values)) as advance:
         return contrast(
-            subject.model,
+            model,
             images,
             contrasts=values,
             modes=modes,
