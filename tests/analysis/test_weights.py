@@ -28,7 +28,7 @@ def test_norms_kernels_and_centres_are_those_of_the_layer_along_t():
     assert layer.times == [0.0, 0.5, 1.0]
     assert layer.kernels.shape == (2, 3, 3, 3)
     for column, t in enumerate(layer.times):
-        np.testing.assert_allclose(layer.kernels[:, column], start[1, :2].numpy() * math.exp(0.7 * t), rtol=1e-5)
+        np.testing.assert_allclose(layer.kernels[:, column], start[1, :2].numpy() * math.exp(0.7 * t), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(layer.norm, [float(start.norm()) * math.exp(0.7 * t) for t in layer.curve_times], rtol=1e-5)
     np.testing.assert_allclose(layer.centre, np.tile(centre_of_mass(start), (5, 1)), atol=1e-6)
 
