@@ -5,6 +5,7 @@ The second figure solves one step of a mildly stiff linear problem by an IRK ste
 """
 
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -63,7 +64,7 @@ def draw_loops() -> None:
         axes.tick_params(colors=paint["faint"])
         axes.spines[["top", "right"]].set_visible(False)
         axes.spines[["left", "bottom"]].set_color(paint["faint"])
-        axes.legend(frameon=False, loc="lower left")
+        axes.legend(frameon=False, loc="center right")
         figure.savefig(HERE / f"rknet-loops-{theme}.svg", transparent=True, metadata={"Date": None})
         plt.close(figure)
 
@@ -71,7 +72,7 @@ def draw_loops() -> None:
 def main() -> None:
     draw_loops()
     for model, stages in (("erknet", "3x2_4x1_2x1"), ("irknet", "3x1_3x1_3x1")):
-        net = create_model(model, stages=stages)
+        net: Any = create_model(model, stages=stages)
         draw(describe(net, (3, 32, 32)), HERE / f"rknet-{model}.svg", title=net.spelling, subtitle="k = 36")
 
 

@@ -10,7 +10,8 @@ from continua.models import frozen, model_entry
 from continua.models.describe import describe, describe_model
 from continua.models.rk_rules import BrokenRule, rule_2_even
 from continua.models.rk_spelling import Spelling, parse_name
-from continua.train import load_recipe
+from continua.train import load_recipe, train
+from continua.train.optimiser import build_optimiser
 
 # FACTS D.1–D.4, in GFLOPs of 2 per multiply–add.
 GFLOPS = {
@@ -246,6 +247,31 @@ def test_the_drawing_says_what_a_stage_reads():
     assert implicit.layers[3:] == ("update", "z₁: 3×3 of z₂, z₃", "z₂: 3×3 of z₁, z₃", "z₃: 3×3 of z₁, z₂", "y + Σ z")
     coarse = describe_model("erknet_imagenet_3x1_3x1_3x1_1x1_b").parts[3]
     assert coarse.layers[0] == "z₁: 4 × (1×1, 3×3) of y"
+
+
+@pytest.mark.parametrize("name", ["ERKNet-2x1_1x1", "irknet_k36_3x1_3x1_3x1"])
+def test_a_network_trains_through_the_recipe(name, tmp_path):
+    from training import QUIET
+
+    options = dict(growth=4, **({} if name.startswith("ERK") else dict(stages="2x1_2x1")))
+    changes = dict(
+        model=name, model_options=options, data="digits", per_class=4, epochs=1, batch_size=20, augmentation=dict(mean=None, std=None)
+    )
+    run = train(load_recipe("rknet_cifar", changes), tmp_path / "run", QUIET)
+    assert run.result is not None
+    assert run.lines()[-1]["event"]
+    assert from_pretrained(run.best).spelling == ("ERKNet-2×1_1×1" if name.startswith("ERK") else "IRKNet-2×1_2×1")
+    assert run.recipe.model_options["dropout"] == 0.2
+
+
+def test_the_imagenet_recipe_trains_a_step():
+    recipe = load_recipe("rknet_imagenet")
+    net = create_model(recipe.model, **{**model_entry(recipe.model).tiny, **recipe.model_options})
+    optimiser = build_optimiser(net, recipe.optimiser)
+    before = [p.detach().clone() for p in net.parameters()]
+    torch.nn.functional.cross_entropy(net(torch.rand(4, 3, 64, 64)), torch.arange(4)).backward()
+    optimiser.step()
+    assert sum(not torch.equal(a, b) for a, b in zip(before, net.parameters(), strict=True)) > 0.9 * len(before)
 
 
 def test_recipes_are_the_published_set_ups():

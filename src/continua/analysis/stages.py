@@ -181,7 +181,7 @@ def _norms(found: Stages) -> Figure:
         Series("increment h·b_i·z_i", names, [step.increments[i] for _, step, i in places], style="both"),
     ]
     caption = "period.step and stage; root mean squares over channels and pixels, mean over images"
-    return Figure("norms", "Norms through depth", Axis("stage"), Axis("norm", log=True), series, caption)
+    return Figure("norms", "Norms through depth", Axis("stage"), Axis("norm"), series, caption)
 
 
 def _sizes(found: Stages) -> Figure:
@@ -208,7 +208,7 @@ def _dropped(found: Stages) -> Figure:
     places = [(name, step.accuracy_without[i]) for name, step, i in _places(found) if step.accuracy_without]
     names = [name for name, _ in places]
     series = [
-        Series("without this stage", names, [100 * value for _, value in places], style="bars"),
+        Series("without this stage", names, [100 * value for _, value in places], style="points"),
         Series("whole network", names, [100 * found.accuracy] * len(names), dashed=True),
     ]
     return Figure("dropped", "Accuracy with one stage left out of the sum", Axis("stage"), Axis("accuracy", "%"), series)
@@ -227,10 +227,11 @@ def _matrices(found: Stages) -> list[Maps]:
                 f"dependence_{count}",
                 f"Who reads whom: {count} stage{'s' if count > 1 else ''}",
                 [step.label for step in steps],
-                ["learned ‖γ·W_ji‖", f"|a_ij| of {name}"],
+                ["learned", name],
                 values,
                 "share of the largest",
-                "Row i: stage i, column j: the stage it reads. An explicit method uses what is below the diagonal.",
+                "Row i: stage i, column j: the stage it reads. Learned: norms of γ·W_ji. Beside it |a_ij| of a textbook method with as "
+                "many stages; an explicit one uses only what is below the diagonal.",
                 one_scale=True,
             )
         )

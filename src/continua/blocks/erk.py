@@ -5,6 +5,8 @@
 y_n has m·k channels. Each growth reads all that is there and adds k channels; m growths make one group, which stands for h b_i z_i.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -50,6 +52,9 @@ class ERKStep(nn.Module):
     uses          how often the step is taken with the same weights; the statistics of its batch norms are each use's own
     make_filter   (inputs, outputs) -> Filter; 3×3 pixels by default
     """
+
+    growths: Any  # a list of `Growth`
+    statistics: Any  # for each use, the standardisers of all maps
 
     def __init__(
         self,

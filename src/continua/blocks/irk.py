@@ -11,7 +11,7 @@ The printed update is homogeneous: it leaves y_n out, so repeating it cannot con
 `state_in_update=True` puts y_n in, and then it can (FACTS: the author's later code does the same).
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -89,6 +89,9 @@ class Clique(nn.Module):
     order              gauss-seidel: an update uses the newest values; jacobi: the values of the loop before
     state_in_update    whether updates read y_n too
     """
+
+    nodes: Any  # a list of `Node`
+    statistics: Any  # for each use, the standardisers of all maps
 
     def __init__(
         self,
@@ -180,5 +183,5 @@ class IRKStep(Clique):
         return add_increments(y, self.increments(y, use))
 
 
-def _neck(statistics: nn.Module, loop: int, index: int) -> Standardise | None:
-    return None if statistics.necks is None else statistics.necks[loop][index]  # pyright: ignore
+def _neck(statistics: Any, loop: int, index: int) -> Standardise | None:
+    return None if statistics.necks is None else statistics.necks[loop][index]

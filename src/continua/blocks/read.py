@@ -74,7 +74,7 @@ class _Read(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         x, weight, gamma, beta, *parts = ctx.saved_tensors
         if x is None:
             x = _gathered(parts, gamma, beta, ctx.activation)

@@ -93,7 +93,7 @@ class _StandardiseBatch(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         out, inverse = ctx.saved_tensors
         mean, one = torch.zeros_like(inverse), torch.ones_like(inverse)
         found = torch.ops.aten.native_batch_norm_backward(
