@@ -32,27 +32,37 @@ Long ones store their pieces: `subject.keep("c = 0.5", make)` calls `make` only 
 
 from continua.analysis.answers import Answer, answer
 from continua.analysis.contrast import contrast
+from continua.analysis.features import Features, features
 from continua.analysis.known import find_question, known_questions
 from continua.analysis.pattern_completion import pattern_completion
 from continua.analysis.question import DataOptions, Question, option
 from continua.analysis.scales import scales
 from continua.analysis.stages import stages
+from continua.analysis.steps import Steps, steps
 from continua.analysis.subject import Images, Subject
+from continua.analysis.tolerance import tolerance
+from continua.analysis.transfer import transfer
 from continua.analysis.weights import weights
 
 __all__ = [
     "Answer",
     "DataOptions",
+    "Features",
     "Images",
     "Question",
+    "Steps",
     "Subject",
     "answer",
     "contrast",
+    "features",
     "find_question",
     "known_questions",
     "option",
     "pattern_completion",
     "scales",
     "stages",
+    "steps",
+    "tolerance",
+    "transfer",
     "weights",
 ]

@@ -1,0 +1,214 @@
+"""Steps per image: how many steps the solver takes for each image of a set, and for which it takes most (Carrara et al. 2019, Table 1)."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from continua.analysis.accuracy import Batches, has_time
+from continua.analysis.question import DataOptions, Question, option
+from continua.analysis.subject import Images, Subject, no_progress
+from continua.data import Augmentation
+from continua.errors import ConfigError
+from continua.report import Axis, Column, Figure, Maps, Page, PlusMinus, Series, Table
+
+BATCH = 64  # images under way together: many enough for the convolutions, few enough for the processor's cache
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """What each image cost: arrays (images, blocks with time) of accepted and rejected steps and of evaluations of f.
+
+    `margins`: logit of the predicted class minus the next. `field_calls`: how often f was called, for many images at a time. `most` and
+    `least`: the places of the images that took most and fewest steps; `pictures` (2, images, height, width, 3) shows them.
+    """
+
+    solver: str
+    accepted: np.ndarray
+    rejected: np.ndarray
+    nfe: np.ndarray
+    labels: np.ndarray
+    predictions: np.ndarray
+    margins: np.ndarray
+    field_calls: int
+    seconds: float
+    most: list[int]
+    least: list[int]
+    pictures: np.ndarray | None = None
+
+    @property
+    def tried(self) -> np.ndarray:
+        """Accepted and rejected steps of each image, summed over blocks."""
+        return (self.accepted + self.rejected).sum(1)
+
+    @property
+    def right(self) -> np.ndarray:
+        return self.predictions == self.labels
+
+
+@torch.no_grad()
+def steps(model: Any, batches: Batches, *, shown: int = 5, advance: Callable[[int], None] = no_progress, **solver: Any) -> Steps:
+    """Solve every image with steps of its own, many images at a time: the same steps as one image at a time would take.
+
+    `solver`: other solver keywords than the network's, as rtol=1e-4. The field must not mix images (no BatchNorm in training).
+    """
+    net = per_image(model, **solver)
+    blocks = [block for block in net.blocks if has_time(block)]
+    costs: dict[str, list[Any]] = {name: [] for name in ("accepted", "rejected", "nfe")}
+    labels, predictions, margins, calls, seconds = [], [], [], 0, 0.0
+    for images, names in batches:
+        start = time.perf_counter()
+        logits = net(images)
+        best = logits.float().topk(2, dim=1)
+        predictions.append(best.indices[:, 0].cpu().numpy())  # waits for a GPU, so the clock is right
+        seconds += time.perf_counter() - start
+        margins.append((best.values[:, 0] - best.values[:, 1]).cpu().numpy())
+        labels.append(names.cpu().numpy())
+        for name, found in costs.items():
+            found.append(np.stack([getattr(block.stats, name).cpu().numpy() for block in blocks], 1))
+        calls += int(costs["nfe"][-1].max(0).sum())  # a call of f serves all images still under way
+        advance(len(names))
+    if not labels:
+        raise ConfigError("there are no images to count steps of; the batches are empty or used up")
+    counted = {name: np.concatenate(found) for name, found in costs.items()}
+    found = Steps(
+        _described(blocks[0].solver),
+        **counted,
+        labels=np.concatenate(labels),
+        predictions=np.concatenate(predictions),
+        margins=np.concatenate(margins).astype(np.float64),
+        field_calls=calls,
+        seconds=seconds,
+        most=[],
+        least=[],
+    )
+    order = np.argsort(found.tried, kind="stable")
+    # Of equally demanding images, the first ones.
+    most = np.argsort(-found.tried, kind="stable")[:shown]
+    return replace(found, most=most.tolist(), least=order[:shown].tolist())
+
+
+def per_image(model: Any, **solver: Any) -> Any:
+    """The same network, each image with its own adaptive steps."""
+    if not any(has_time(block) for block in model.blocks):
+        raise ConfigError(f"{model.name or 'this network'} has no ODE block, so no solver that takes steps")
+    net = model.with_solver(**{"control": "sample", "gradient": "checkpoint", "segments": None, **solver})
+    if any(block.solver.steps is not None for block in net.blocks if has_time(block)):
+        raise ConfigError("this network takes a fixed number of steps for every image; choose adaptive ones: steps=None, method='dopri5'")
+    return net.eval()
+
+
+def _described(solver: Any) -> str:
+    return f"{solver.tableau.name}, rtol {solver.rtol:g}, atol {solver.atol:g}"
+
+
+def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
+    """Spearman's: Pearson's of the ranks, equal values sharing their mean rank; NaN where one of them is constant."""
+    first, second = _ranks(np.asarray(a)), _ranks(np.asarray(b))
+    if np.ptp(first) == 0 or np.ptp(second) == 0:
+        return float("nan")
+    return float(np.corrcoef(first, second)[0, 1])
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return (last - (counts - 1) / 2)[inverse]
+
+
+# --- the command --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Options(DataOptions):
+    """Which images, at which tolerance."""
+
+    tolerance: float | None = option(None, "rtol and atol (default: the network's own)")
+    method: str | None = option(None, "an adaptive method (default: the network's own)")
+    shown: int = option(5, "how many of the most and least demanding images to show")
+
+
+def ask(subject: Subject, options: Options) -> Steps:
+    images = subject.images(options, batch_size=options.batch_size or min(BATCH, subject.batch_size))
+    solver: dict[str, Any] = {} if options.tolerance is None else dict(rtol=options.tolerance, atol=options.tolerance)
+    if options.method is not None:
+        solver |= dict(method=options.method, steps=None)
+    with subject.progress("steps per image", images.count) as advance:
+        found = steps(subject.model, images, shown=options.shown, advance=advance, **solver)
+    return replace(found, pictures=_pictures(images, [found.most, found.least]))
+
+
+def _pictures(images: Images, rows: list[list[int]]) -> np.ndarray:
+    """The pixels of some images in [0, 1], (rows, images, height, width, 3)."""
+    chosen = images.split.select(torch.tensor([place for row in rows for place in row]))
+    pixels, _ = next(iter(Images(chosen, len(chosen), Augmentation(), "cpu", images.classes)))
+    pixels = pixels.expand(-1, 3, -1, -1).permute(0, 2, 3, 1).reshape(len(rows), -1, *pixels.shape[2:], 3)
+    return np.asarray(pixels, dtype=np.float64).round(3)
+
+
+def present(found: Steps) -> Page:
+    tried, right = found.tried, found.right
+    calls = int(found.nfe.sum()) / max(1, found.field_calls)
+    values, counts = np.unique(tried, return_counts=True)
+    text = [
+        f"{len(tried):,} images, {found.solver}, each with its own steps: {tried.mean():.2f} ± {tried.std():.2f} steps (accepted and "
+        f"rejected; from {tried.min()} to {tried.max()}). f was called {found.field_calls:,} times, {calls:.0f} times less often than with "
+        f"one image at a time; {found.seconds:.1f} s in all.",
+        _relation(found),
+    ]
+    parts: list[Any] = [*text, _table(found)]
+    share = 100 * counts / len(tried)
+    parts.append(
+        Figure("histogram", "Steps per image", Axis("steps"), Axis("images", "%"), [Series("images", values, share, style="bars")])
+    )
+    enough = [value for value, count in zip(values, counts, strict=True) if count >= min(20, counts.max())]
+    accuracy = [100 * right[tried == value].mean() for value in enough]
+    parts.append(
+        Figure(
+            "correctness",
+            "Accuracy by steps",
+            Axis("steps"),
+            Axis("accuracy", "%", limits=(0, 100)),
+            [Series("accuracy", enough, accuracy, error=[100 * _standard_error(right[tried == value]) for value in enough], style="both")],
+        )
+    )
+    margin = [found.margins[tried == value] for value in enough]
+    series = Series("margin", enough, [part.mean() for part in margin], error=[part.std() for part in margin], style="both")
+    parts.append(Figure("margin", "Margin of the prediction by steps", Axis("steps"), Axis("logit margin"), [series]))
+    if found.pictures is not None:
+        rows = [f"{name}: {' '.join(str(tried[place]) for place in row)}" for name, row in (("most", found.most), ("fewest", found.least))]
+        columns = [str(place + 1) for place in range(found.pictures.shape[1])]
+        caption = "The numbers are the steps of each image, from left to right."
+        parts.append(Maps("demanding", "The most and the least demanding images", rows, columns, found.pictures, "pixels", caption))
+    return Page("Steps per image", parts)
+
+
+def _table(found: Steps) -> Table:
+    columns = ["images", Column("number", digits=0), Column("steps", digits=2), Column("rejected", digits=2), Column("NFE", digits=1)]
+    rows = []
+    for name, some in (("all", np.ones_like(found.right)), ("right", found.right), ("wrong", ~found.right)):
+        if some.any():
+            cells = [part[some] for part in (found.tried, found.rejected.sum(1), found.nfe.sum(1))]
+            rows.append((name, int(some.sum()), *(PlusMinus(float(cell.mean()), float(cell.std())) for cell in cells)))
+    return Table("steps", "Steps and evaluations of f per image, mean ± standard deviation", columns, rows)
+
+
+def _relation(found: Steps) -> str:
+    """One sentence on steps, correctness and margin."""
+    tried, right = found.tried, found.right
+    rho = rank_correlation(tried, found.margins)
+    words = f"Rank correlation of steps with the margin of the prediction: {rho:+.2f}"
+    if right.all() or not right.any():
+        return words + "."
+    return f"{words}; with being right: {rank_correlation(tried, right):+.2f} (accuracy {right.mean():.2%})."
+
+
+def _standard_error(right: np.ndarray) -> float:
+    share = right.mean()
+    return float(np.sqrt(share * (1 - share) / len(right)))
+
+
+QUESTION = Question("steps", "solver steps of every image, against correctness and margin", Options, ask, present)

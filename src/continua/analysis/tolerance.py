@@ -1,0 +1,199 @@
+"""The dial of speed and accuracy: accuracy, evaluations of f and time as the tolerance or the method changes, without retraining."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from continua.analysis.accuracy import Batches, evaluations, has_time
+from continua.analysis.question import DataOptions, Question, option
+from continua.analysis.subject import Keep, Subject, ask_anew, no_progress
+from continua.errors import ConfigError, SolverError
+from continua.report import Axis, Column, Figure, Page, Series, Table
+
+TOLERANCES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+FIXED = ("rk4:1", "rk4:2", "rk4:4")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One position of the dial: a tolerance, or a number of fixed `steps`.
+
+    `nfe`: evaluations of f per block, mean over images. `same`: share of images whose predicted class is that of the first setting.
+    `failed`: images of batches whose solve did not reach its end; they count as wrong.
+    """
+
+    name: str
+    method: str
+    tolerance: float | None
+    steps: int | None
+    accuracy: float
+    same: float
+    nfe: list[float]
+    seconds: float
+    failed: int
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """What `tolerance` found; `trained` names the network's own solver."""
+
+    images: int
+    trained: str
+    settings: list[Setting]
+
+
+def tolerance(
+    model: Any,
+    batches: Batches,
+    *,
+    tolerances: Sequence[float] = TOLERANCES,
+    method: str | None = None,
+    fixed: Sequence[str] = FIXED,
+    keep: Keep = ask_anew,
+    advance: Callable[[int], None] = no_progress,
+) -> Tolerance:
+    """Accuracy and cost for each tolerance of an adaptive `method` (default: the network's, or dopri5), then of `fixed` steps, "rk4:2".
+
+    rtol = atol = tolerance. `batches` are gone through once per setting, so they must not be an iterator that is used up.
+    """
+    block = next((block for block in model.blocks if has_time(block)), None)
+    if block is None:
+        raise ConfigError(f"{model.name or 'this network'} has no ODE block, so no tolerance to change")
+    settings = _settings(block.solver, tolerances, method, fixed)
+    found: list[dict[str, Any]] = []
+    for name, changes in settings:
+        found.append(keep(name, lambda changes=changes: _measure(model.with_solver(**changes).eval(), batches)))
+        advance(1)
+    reference = np.array(found[0]["predictions"])
+    solver = block.solver
+    trained = f"{solver.tableau.name}, " + (f"{solver.steps} steps" if solver.steps else f"rtol {solver.rtol:g}, atol {solver.atol:g}")
+    return Tolerance(
+        len(reference),
+        trained,
+        [
+            Setting(
+                name,
+                changes["method"],
+                changes.get("rtol"),
+                changes["steps"],
+                piece["accuracy"],
+                float((np.array(piece["predictions"]) == reference).mean()),
+                piece["nfe"],
+                piece["seconds"],
+                piece["failed"],
+            )
+            for (name, changes), piece in zip(settings, found, strict=True)
+        ],
+    )
+
+
+def _settings(solver: Any, tolerances: Sequence[float], method: str | None, fixed: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
+    adaptive = method or (solver.tableau.name if solver.steps is None else "dopri5")
+    gradient = dict(gradient="checkpoint", segments=None)  # none is taken; every method allows this one
+    found = [(f"{adaptive}, {tol:g}", dict(method=adaptive, steps=None, rtol=tol, atol=tol, **gradient)) for tol in sorted(tolerances)]
+    for text in fixed:
+        name, _, count = text.partition(":")
+        if not count.isdigit() or int(count) < 1:
+            raise ConfigError(f"fixed steps {text!r}; expected a method and a number of steps, for example rk4:2")
+        found.append((f"{name}, {count} steps", dict(method=name, steps=int(count), control="batch", **gradient)))
+    if not found:
+        raise ConfigError("nothing to compare: give some tolerances or some fixed steps")
+    return found
+
+
+@torch.no_grad()
+def _measure(net: Any, batches: Batches) -> dict[str, Any]:
+    """Predictions (−1 where the solve failed), accuracy, cost and time of one setting."""
+    predictions, right, failed, seconds = [], 0, 0, 0.0
+    nfe = np.zeros(len(net.blocks))
+    for images, labels in batches:
+        start = time.perf_counter()
+        try:
+            best = net(images).argmax(1).cpu()  # waits for a GPU, so the clock is right
+        except SolverError:
+            best = torch.full((len(labels),), -1)
+            failed += len(labels)
+        seconds += time.perf_counter() - start
+        nfe += 0.0 if int(best[0]) < 0 else len(labels) * np.array(evaluations(net))
+        right += int((best == labels.cpu()).sum())
+        predictions += best.tolist()
+    if not predictions:
+        raise ConfigError("there are no images to look at; the batches are empty, or an iterator that was used up")
+    count = len(predictions)
+    means = (nfe / max(1, count - failed)).tolist()
+    return dict(predictions=predictions, accuracy=right / count, nfe=means, seconds=seconds, failed=failed)
+
+
+# --- the command --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Options(DataOptions):
+    """Which images, which positions of the dial."""
+
+    tolerances: tuple[float, ...] = option(TOLERANCES, "rtol = atol, without retraining")
+    method: str | None = option(None, "the adaptive method (default: the network's own, or dopri5)")
+    fixed: tuple[str, ...] = option(FIXED, "methods with fixed steps, as rk4:2")
+
+
+def ask(subject: Subject, options: Options) -> Tolerance:
+    images = subject.images(options)
+    with subject.progress("speed and accuracy", len(options.tolerances) + len(options.fixed)) as advance:
+        return tolerance(
+            subject.model,
+            images,
+            tolerances=options.tolerances,
+            method=options.method,
+            fixed=options.fixed,
+            keep=subject.keep,
+            advance=advance,
+        )
+
+
+def present(found: Tolerance) -> Page:
+    adaptive = [setting for setting in found.settings if setting.tolerance is not None]
+    fixed = [setting for setting in found.settings if setting.tolerance is None]
+    parts: list[Any] = [
+        f"{found.images:,} images; the network was trained with {found.trained}, and only its solver is changed.",
+        *_advice(found),
+    ]
+    if adaptive:
+        x = [setting.tolerance or 0.0 for setting in adaptive]
+        axis = Axis("tolerance (rtol = atol)", log=True)
+        accuracy = Series(adaptive[0].method, x, [100 * s.accuracy for s in adaptive], style="both")
+        parts.append(Figure("accuracy", "Accuracy against tolerance", axis, Axis("accuracy", "%"), [accuracy]))
+        cost = Series(adaptive[0].method, x, [sum(s.nfe) for s in adaptive], style="both")
+        parts.append(Figure("nfe", "Cost against tolerance", axis, Axis("evaluations of f per image"), [cost]))
+    groups = {name: [s for s in found.settings if s.method == name] for name in dict.fromkeys(s.method for s in found.settings)}
+    series = [Series(name, [sum(s.nfe) for s in some], [100 * s.accuracy for s in some], style="both") for name, some in groups.items()]
+    dial = Figure("dial", "Accuracy for the evaluations paid", Axis("evaluations of f per image"), Axis("accuracy", "%"), series)
+    rows = [(s.name, 100 * s.accuracy, 100 * s.same, sum(s.nfe), 1000 * s.seconds / found.images, s.failed) for s in [*adaptive, *fixed]]
+    columns = [
+        "solver",
+        Column("accuracy", "%", 2),
+        Column("same class as the first", "%", 2),
+        Column("NFE", digits=1),
+        Column("time per image", "ms", 2),
+        "failed",
+    ]
+    return Page("Tolerance", [*parts, dial, Table("tolerance", "Every setting", columns, rows)])
+
+
+def _advice(found: Tolerance, loss: float = 0.005) -> list[str]:
+    """The cheapest setting that costs less than half a per cent of accuracy against the first."""
+    first = found.settings[0]
+    fine = [setting for setting in found.settings if setting.accuracy > first.accuracy - loss and not setting.failed]
+    if not fine:
+        return []
+    best = min(fine, key=lambda setting: sum(setting.nfe))
+    return [
+        f"{best.name} takes {sum(best.nfe):.1f} evaluations of f per image instead of the {sum(first.nfe):.1f} of {first.name}, "
+        f"at an accuracy of {best.accuracy:.2%} instead of {first.accuracy:.2%}."
+    ]
+
+
+QUESTION = Question("tolerance", "accuracy, NFE and time against tolerance and method", Options, ask, present)

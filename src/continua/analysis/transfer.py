@@ -1,0 +1,240 @@
+"""Transfer: how well a linear SVM tells the classes of another data set from the features at each time (Carrara et al. 2019, Fig. 2)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from continua.analysis.features import FeatureOptions, Features, chosen_times, features, images_for
+from continua.analysis.question import Question, option
+from continua.analysis.subject import Keep, Subject, ask_anew, no_progress
+from continua.analysis.svm import fit_linear_machine
+from continua.errors import ConfigError
+from continua.report import Axis, Column, Figure, Page, PlusMinus, Series, Table
+
+CS = (0.01, 0.1, 1.0, 10.0, 100.0)
+Solver = Literal["together", "liblinear"]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One grid search. `scores`: mean accuracy over the folds for each C, `spread` its standard deviation; `accuracy` is the best of them.
+
+    `retrained`: accuracy on the whole set of the machine with the best C trained on the whole set, which is what the paper prints.
+    """
+
+    name: str
+    at: float
+    scores: list[float]
+    spread: list[float]
+    best_c: float
+    accuracy: float
+    retrained: float
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """What `transfer` found, one `Point` per time or block."""
+
+    data: str
+    images: int
+    classes: int
+    width: int
+    folds: int
+    standardised: bool
+    cs: list[float]
+    points: list[Point]
+
+
+def transfer(
+    found: Features,
+    *,
+    cs: Sequence[float] = CS,
+    folds: int = 5,
+    standardise: bool = False,
+    solver: Solver = "together",
+    jobs: int = -1,
+    data: str = "",
+    keep: Keep = ask_anew,
+    advance: Callable[[int], None] = no_progress,
+) -> Transfer:
+    """A linear SVM on the features of each point: grid over C, stratified `folds`, mean accuracy; then the best C on the whole set.
+
+    Folds are scikit-learn's `StratifiedKFold` in the order of the images, ties go to the smaller C: as `GridSearchCV(LinearSVC())`.
+
+    standardise  features to mean 0 and variance 1, by the training images of each fold
+    solver       "together": all classes at once, see `continua.analysis.svm`; "liblinear": scikit-learn's LinearSVC, the same machine
+                 some hundred times slower
+    jobs         processes (−1: one per core), which share all times and folds; the values of C of a fold follow one another, as each
+                 machine is a good start for the next
+    """
+    labels = np.asarray(found.labels)
+    _check(labels, cs, folds)
+    cs = sorted(map(float, cs))
+    splits = _folds(labels, folds)
+    done = {name: _stored(keep, name) for name in found.names}
+    for name, piece in done.items():
+        if piece is not None:
+            advance(len(cs) * len(splits) + 1)
+            done[name] = piece
+    open_points = [(name, values) for name, values in zip(found.names, found.values, strict=True) if done[name] is None]
+    places = dict(zip(found.names, found.points, strict=True))
+    for name, piece in _searched(open_points, labels, cs, splits, standardise, solver, jobs, advance):
+        done[name] = keep(name, lambda piece=piece, name=name: {"name": name, "at": places[name], **piece})
+    points = [Point(**piece) for piece in done.values() if piece is not None]
+    shape = found.values.shape
+    return Transfer(data, shape[1], len(np.unique(labels)), shape[2], folds, standardise, cs, points)
+
+
+class _NotStored(Exception):
+    pass
+
+
+def _stored(keep: Keep, name: str) -> "dict[str, Any] | None":
+    """The piece an interrupted search has kept; asked without making it, so that all missing ones can be made in parallel."""
+
+    def absent() -> Any:
+        raise _NotStored
+
+    try:
+        return keep(name, absent)
+    except _NotStored:
+        return None
+
+
+def _searched(points: Any, labels: Any, cs: Any, splits: Any, standardise: bool, solver: Solver, jobs: int, advance: Any) -> Any:
+    """Name and result of each point, in order, while workers are already at the next ones."""
+    from joblib import Parallel, delayed
+
+    tasks = (delayed(_accuracies)(values, labels, train, test, cs, standardise, solver) for _, values in points for train, test in splits)
+    scores: Any = Parallel(n_jobs=jobs, return_as="generator")(tasks)
+    whole = np.arange(len(labels))
+    for name, values in points:
+        table = np.empty((len(cs), len(splits)))
+        for fold in range(len(splits)):
+            table[:, fold] = next(scores)
+            advance(len(cs))
+        best = int(table.mean(1).argmax())
+        (retrained,) = _accuracies(np.asarray(values), labels, whole, whole, [cs[best]], standardise, solver)
+        advance(1)
+        means = table.mean(1).tolist()
+        yield name, dict(scores=means, spread=table.std(1).tolist(), best_c=cs[best], accuracy=means[best], retrained=retrained)
+
+
+def _accuracies(
+    values: np.ndarray, labels: np.ndarray, train: np.ndarray, test: np.ndarray, cs: Sequence[float], standardise: bool, solver: Solver
+) -> list[float]:
+    """Train on some images, count right answers on others, for each C from the smallest: a machine begins where the one before ended."""
+    seen, asked = np.asarray(values[train]), np.asarray(values[test])
+    if standardise:
+        mean, std = seen.mean(0, dtype=np.float64), seen.std(0, dtype=np.float64)
+        std[std <= 10 * np.finfo(seen.dtype).eps * np.abs(mean)] = 1.0  # a constant feature
+        seen, asked = (((part - mean) / std).astype(values.dtype) for part in (seen, asked))
+    found, machine = [], None
+    for c in cs:
+        if solver == "liblinear":
+            from sklearn.svm import LinearSVC
+
+            machine: Any = LinearSVC(C=c, dual=False).fit(seen, labels[train])  # pyright: ignore[reportArgumentType]
+        else:
+            machine = fit_linear_machine(seen, labels[train], c, start=machine)
+        found.append(float(np.mean(machine.predict(asked) == labels[test])))
+    return found
+
+
+def _folds(labels: np.ndarray, folds: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    from sklearn.model_selection import StratifiedKFold
+
+    return list(StratifiedKFold(folds).split(np.zeros(len(labels)), labels))
+
+
+def _check(labels: np.ndarray, cs: Sequence[float], folds: int) -> None:
+    names, counts = np.unique(labels, return_counts=True)
+    if (names < 0).any():
+        raise ConfigError("the features have no labels; give batches of (images, labels) rather than images alone")
+    if len(names) < 2:
+        raise ConfigError(f"all {len(labels)} images are of class {names[0] if len(names) else '—'}; transfer needs at least two classes")
+    if folds < 2:
+        raise ConfigError(f"folds is {folds}; expected at least 2")
+    if counts.min() < folds:
+        name = names[counts.argmin()]
+        raise ConfigError(f"class {name} has {counts.min()} images, fewer than the {folds} folds; take more images or fewer folds")
+    if not cs or min(cs) <= 0:
+        raise ConfigError(f"C in {list(cs)}; expected at least one value, all above 0")
+
+
+# --- the command --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Options(FeatureOptions):
+    """The target set, its features, the search."""
+
+    data: str | None = option("tiny_imagenet_200", "the data set whose classes are to be told apart")
+    per_class: int | None = option(None, "take this many images of each class only")
+    cs: tuple[float, ...] = option(CS, "values of C")
+    folds: int = option(5, "folds of the cross-validation")
+    standardise: bool = option(False, "features to mean 0 and variance 1")
+    solver: Literal["together", "liblinear"] = option(
+        "together", "together: all classes at once; liblinear: scikit-learn's LinearSVC, slower"
+    )
+    jobs: int = option(-1, "processes (-1: one per core)")
+
+
+def ask(subject: Subject, options: Options) -> Transfer:
+    images = images_for(subject, options, per_class=options.per_class)
+    _check(images.labels.numpy(), options.cs, options.folds)  # before minutes of extraction
+    times = chosen_times(subject.model, options)
+    with subject.progress("features", images.count) as advance:
+        found = features(subject.model, images, times, block=options.block, pool=options.pool, advance=advance)
+    with subject.progress("linear SVMs", len(found.points) * (len(options.cs) * options.folds + 1)) as advance:
+        return transfer(
+            found,
+            cs=options.cs,
+            folds=options.folds,
+            standardise=options.standardise,
+            solver=options.solver,
+            jobs=options.jobs,
+            data=options.data or subject.data,
+            keep=subject.keep,
+            advance=advance,
+        )
+
+
+def present(found: Transfer) -> Page:
+    best = max(found.points, key=lambda point: point.accuracy)
+    text = (
+        f"Linear SVMs on {found.width} features of {found.images:,} images of {found.data}, {found.classes} classes (chance "
+        f"{1 / found.classes:.2%}), {found.folds}-fold cross-validation{', features standardised' if found.standardised else ''}. "
+        f"The best features are those at {best.name}: {best.accuracy:.2%}, with C = {best.best_c:g}."
+    )
+    timed = found.points[0].name.startswith("t =")
+    places = [point.at for point in found.points]
+    spread = [100 * point.spread[point.scores.index(point.accuracy)] for point in found.points]
+    curve = Series("cross-validated", places, [100 * point.accuracy for point in found.points], error=spread, style="both")
+    again = Series("retrained on the whole set", places, [100 * point.retrained for point in found.points], style="line", dashed=True)
+    axis = Axis("time t" if timed else "depth, input to last block")
+    rows = [
+        (point.name, PlusMinus(100 * point.accuracy, error), point.best_c, 100 * point.retrained, *(100 * score for score in point.scores))
+        for point, error in zip(found.points, spread, strict=True)
+    ]
+    columns = [
+        "features",
+        Column("cross-validated", "%", 2),
+        "best C",
+        Column("retrained", "%", 2),
+        *(Column(f"C = {c:g}", "%", 2) for c in found.cs),
+    ]
+    return Page(
+        "Transfer",
+        [
+            text,
+            Figure("transfer", f"Accuracy on {found.data} of a linear SVM on the features", axis, Axis("accuracy", "%"), [curve]),
+            Figure("retrained", "The same, and retrained on the whole set (seen images)", axis, Axis("accuracy", "%"), [curve, again]),
+            Table("transfer", "All features", columns, rows, "± is the standard deviation over the folds."),
+        ],
+    )
+
+
+QUESTION = Question("transfer", "linear SVMs on features at each time, on another data set", Options, ask, present)
