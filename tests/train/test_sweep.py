@@ -377,7 +377,7 @@ def test_a_local_sweep_trains_its_cells_and_does_nothing_the_second_time(
 
 @pytest.mark.slow
 def test_ctrl_c_stops_a_local_sweep_with_every_cell_saved_and_the_next_command_goes_on(tmp_path: Path) -> None:
-    path = write_sweep(tmp_path / "sweep.yaml", epochs=400, seeds=2)
+    path = write_sweep(tmp_path / "sweep.yaml", epochs=120, seeds=2)
     sweep = load_sweep(path, tmp_path / "runs")
     words = [sys.executable, "-m", "continua", "sweep", str(path), "--runs", str(tmp_path / "runs"), "--jobs", "2", "--threads", "1"]
     # A session of its own, so that the interrupt can go to every process of it as a terminal's Ctrl-C does.
