@@ -18,7 +18,7 @@ from continua.train.devices import StopSignal
 from continua.train.forward import Forward, ForwardPass
 from continua.train.journal import Journal
 from continua.train.measure import Measured, measure
-from continua.train.optimiser import set_lr, sigmas
+from continua.train.optimiser import gradient_norm, set_lr, sigmas
 from continua.train.progress import Progress
 from continua.train.recipe import Recipe
 from continua.train.run import Run, readable_errors
@@ -165,10 +165,11 @@ class Training:
             if self.fabric.world_size > 1:
                 raise
             return f"backward: {error}"
-        limit = self.recipe.optimiser.clip_norm or float("inf")
-        norm = float(torch.nn.utils.clip_grad_norm_(self.net.parameters(), limit))
+        norm, limit = gradient_norm(self.net), self.recipe.optimiser.clip_norm
         if not isfinite(norm):
             return f"the gradient is not finite (norm {norm})"
+        if limit:
+            torch.nn.utils.clip_grads_with_norm_(self.net.parameters(), limit, torch.tensor(norm))
         self.optimiser.step()
         self.sums.gradient_norm += norm
         if self.average is not None:

@@ -31,6 +31,11 @@ def set_lr(optimiser: torch.optim.Optimizer, lr: float) -> None:
         group["lr"] = lr * group["lr_factor"]
 
 
+def gradient_norm(net: nn.Module) -> float:
+    """Of all gradients together; read once, as reading waits for a GPU."""
+    return float(torch.nn.utils.get_total_norm([p.grad for p in net.parameters() if p.grad is not None]))
+
+
 def parameter_groups(net: nn.Module) -> dict[str, list[Tensor]]:
     """The parameters that train, by what they are."""
     scales = {id(parameter) for parameter in scale_parameters(net)}
