@@ -19,7 +19,7 @@ RECIPE: dict[str, Any] = dict(
     epochs=3,
     batch_size=16,
     augmentation=dict(crop_padding=1),
-    optimiser=dict(kind="sgd", lr=0.01, momentum=0.9),  # small, so that no scale outgrows its map however long it lasts
+    optimiser=dict(kind="sgd", lr=0.01, momentum=0.9),
     schedule=dict(kind="cosine"),
 )
 
