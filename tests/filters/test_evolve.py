@@ -182,7 +182,7 @@ def test_eq_13_applies_its_nonlinearity_after_each_step_and_so_has_no_limit_of_s
 
 def test_any_callable_is_a_nonlinearity():
     made, w = rda(nonlinearity=lambda x: x.clamp(-0.1, 0.1)), kernels()
-    assert float(made.nodes(w, Grid(steps=3))[1:].abs().max()) <= 0.1
+    assert made.nodes(w, Grid(steps=3))[1:].abs().max().item() <= 0.1
 
 
 def test_eq_8_is_integrated_as_an_ode():
