@@ -34,6 +34,7 @@ def draw_page(page: Page, folder: Path, formats: Sequence[str]) -> list[Path]:
 
 
 def page_json(page: Page) -> str:
+    """The page as JSON text, for `page_from`."""
     return json.dumps(plain(_rounded(page)), ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
