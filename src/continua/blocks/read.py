@@ -90,8 +90,9 @@ class _Read(torch.autograd.Function):
         g_parts = g.split([part.shape[1] for part in parts], dim=1)
         if gamma is None:
             return (None, None, g_weight, None, None, *g_parts)
-        g_gamma = torch.cat([(one * part).sum((0, 2, 3)) for one, part in zip(g_parts, parts, strict=True)])
-        g_beta = g.sum((0, 2, 3))
+        pairs = zip(g_parts, parts, strict=True)
+        g_gamma = torch.cat([torch.linalg.vecdot(one.flatten(2), part.flatten(2)).sum(0) for one, part in pairs])
+        g_beta = g.flatten(2).sum(2).sum(0)  # by rows first: twice as fast as all axes at once
         g.mul_(gamma[:, None, None])
         return (None, None, g_weight, g_gamma, g_beta, *g_parts)
 
