@@ -376,6 +376,7 @@ def test_a_local_sweep_trains_its_cells_and_does_nothing_the_second_time(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.filterwarnings("ignore:The kernel of")  # seed 1 draws a wide scale for the small maps of these digits
 def test_ctrl_c_stops_a_local_sweep_with_every_cell_saved_and_the_next_command_goes_on(tmp_path: Path) -> None:
     path = write_sweep(tmp_path / "sweep.yaml", epochs=120, seeds=2)
