@@ -55,7 +55,9 @@ def test_a_down_sampling_block_adds_a_projection_of_its_normalised_input():
     ready = functional.relu(functional.group_norm(x, 2, block.norm1.weight, block.norm1.bias))
     inside = functional.conv2d(ready, block.conv1.filter.weight, stride=2, padding=1)
     inside = functional.relu(functional.group_norm(inside, 2, block.norm2.weight, block.norm2.bias))
-    expected = functional.conv2d(ready, block.shortcut.filter.weight, stride=2) + functional.conv2d(inside, block.conv2.filter.weight, padding=1)
+    expected = functional.conv2d(ready, block.shortcut.filter.weight, stride=2) + functional.conv2d(
+        inside, block.conv2.filter.weight, padding=1
+    )
     torch.testing.assert_close(block(x), expected)
     plain = ResidualBlock(4, Pixel)
     assert plain.shortcut is None
