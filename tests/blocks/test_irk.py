@@ -117,7 +117,7 @@ def test_values_and_gradients_are_those_of_the_concatenating_clique(order, state
 def test_stage_one_and_the_update_share_their_kernels():
     step, k, s = IRKStep(4, 3), 4, 3
     kernels = sum(p.numel() for p in step.parameters() if p.ndim == 4)
-    assert kernels == 9 * k * k * s * s  # FACTS D.2: s(s−1) between stages and s from y_n
+    assert kernels == 9 * k * k * s * s  # s(s−1) between stages and s from y_n
     scales = sum(p.numel() for p in step.parameters() if p.ndim == 1)
     assert scales == k * s * (s + 1) + 2 * k * s * (s - 1)
     more = IRKStep(4, 3, loops=4)

@@ -13,7 +13,7 @@ from continua.models.rk_spelling import Spelling, parse_name
 from continua.train import load_recipe, train
 from continua.train.optimiser import build_optimiser
 
-# FACTS D.1–D.4, in GFLOPs of 2 per multiply–add.
+# By arithmetic from the layers, in GFLOPs of 2 per multiply–add; the paper prints two digits of these.
 GFLOPS = {
     "erknet_k36_6x1_6x1_6x1": 0.6637,
     "erknet_k36_7x1_6x1_6x1": 0.8309,
@@ -51,10 +51,10 @@ def test_flops_are_the_papers_by_pytorchs_counter(name):
 
 
 def test_counts_follow_the_formulas_at_other_sizes():
-    def erk(k: int, stages: list[int]) -> int:  # FACTS D.1
+    def erk(k: int, stages: list[int]) -> int:
         return 27 * k + sum(9 * k * k * s * (s + 1) // 2 + k * s * (s + 1) + 2 * k for s in stages) + 2 * (2 * k + k * k) + 30 * k + 10
 
-    def irk(k: int, stages: list[int]) -> int:  # FACTS D.2
+    def irk(k: int, stages: list[int]) -> int:
         blocks = sum(9 * k * k * s * s + k * s * (s + 1) + 2 * k * s * (s - 1) + 2 * k for s in stages)
         return 27 * k + blocks + 2 * (2 * k + k * k) + 30 * k + 10
 

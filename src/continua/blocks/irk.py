@@ -8,7 +8,7 @@ with the kernels of stage I where they exist: one kernel W_ji from each j to eac
 y_{n+1} = y_n + Σ_i h b_i z_i.
 
 The printed update is homogeneous: it leaves y_n out, so repeating it cannot converge to the solution of an implicit method.
-`state_in_update=True` puts y_n in, and then it can (FACTS: the author's later code does the same).
+`state_in_update=True` puts y_n in, and then it can (the author's later code does the same).
 """
 
 from typing import Any, Literal
