@@ -29,7 +29,7 @@ def demo_page(subjects: Subjects, masks: Mapping[str, Answer], contrasts: Mappin
         f"Three small networks have learned to read {len(images['train']):,} handwritten digits, and are tested on "
         f"{len(images['test'])} others. They are alike but for two things: DCN-ODE and ODE-Net carry a feature map through time, "
         "dh/dt = f(t, h), where ResNet-blocks takes one step; and the filters of DCN-ODE are Gaussian derivatives whose scale σ is "
-        "learned, where the others have 3×3 pixels. Each was trained by the same recipe."
+        "learned, where the others have 3×3 pixels. All were trained by one recipe, each kind of filter at a learning rate that suits it."
     )
     sections = [
         _accuracy(subjects),
@@ -164,7 +164,7 @@ def _saving(found: Any) -> str:
     at = int(np.abs(np.log(np.array(found.contrasts) / DIM)).argmin())
     naive, scaled = (next(curve for curve in found.curves if curve.mode == mode) for mode in ("naive", "scaled"))
     costs = f"{naive.nfe[at][0]:.1f} → {scaled.nfe[at][0]:.1f} evaluations of f in block 1"
-    return f"{100 * naive.accuracy[at]:.1f} % → {100 * scaled.accuracy[at]:.1f} %, {costs}"
+    return f"{100 * naive.accuracy[at]:.1f}\u00a0% → {100 * scaled.accuracy[at]:.1f}\u00a0%, {costs}"
 
 
 def _inputs(subject: Subject) -> Maps:

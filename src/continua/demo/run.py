@@ -16,8 +16,12 @@ from continua.train.devices import chosen_device
 from continua.train.parse import merged
 from continua.train.subject import subject_of
 
-# What each network has of its own; all else is the recipe's, the same for the three.
-MODELS: dict[str, dict[str, Any]] = {"dcn_ode": {}, "odenet": {}, "resnet_blocks": {"model_options": {"solver": None}}}
+# What each network has of its own; all else is the recipe's. Filters of pixels learn best at a lower rate than N-jets do.
+MODELS: dict[str, dict[str, Any]] = {
+    "dcn_ode": {},
+    "odenet": {"optimiser": {"lr": 0.004}},
+    "resnet_blocks": {"optimiser": {"lr": 0.004}, "model_options": {"solver": None}},
+}
 MASKS: dict[str, Any] = dict(sizes=(0, 2, 4, 6, 8), mask=6, trajectories=100, times=11)
 CONTRASTS: dict[str, Any] = dict(contrasts=7, low=1 / 16, high=4.0)  # powers of two
 
