@@ -30,7 +30,7 @@ endif
 	$(PIP) -e '.[$*]'
 	@touch $@
 
-demo: .venv/.base ## run the main job on the embedded data set
+demo: .venv/.base ## train, compare and look into three networks on the embedded digits (under 5 minutes)
 	$(PY) -m continua demo --out runs/demo
 
 test: .venv/.test ## the test suite (under 10 minutes on two cores)
