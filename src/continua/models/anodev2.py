@@ -5,7 +5,7 @@
     resnet10    conv, block → [two convs] → block ÷2 → [two convs] → pool → linear
 
 What stands in brackets are the `blocks`: ordinary residual blocks in the baselines, ODE blocks in the others. No code of the authors is
-public; FACTS of the layouts come from the parameter counts of their table 3 (docs/anodev2.md says which reading is ours, and where the
+public; the layouts come from the parameter counts of their table 3 (docs/anodev2.md says which reading is ours, and where the
 printed counts cannot be explained).
 """
 
