@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from training import finish, start, tiny_recipe
 
-from continua.errors import ConfigError, ContinuaError
-from continua.train import Run, resolve, resume, runs_folder, train
+from continua.errors import ConfigError, ContinuaError, DataError
+from continua.train import Run, RunOptions, resolve, resume, runs_folder, train
 
 
 def hold(folder: Path, ready: Path) -> None:
@@ -31,6 +31,14 @@ def test_a_second_training_in_a_folder_is_refused_until_the_first_has_died(tmp_p
     assert finish(first) == -9
     with Run(folder).locked():
         assert str(os.getpid()) in (folder / ".lock").read_text(), "the lock of a dead process is taken over"
+
+
+def test_a_training_that_could_not_begin_leaves_its_folder_free(tmp_path: Path) -> None:
+    absent = RunOptions(progress="off", device="cpu", data_dir=tmp_path / "nothing")
+    for _ in range(2):  # the second time the data are still missing, not the folder taken
+        with pytest.raises(DataError, match="continua data fetch cifar10"):
+            train(tiny_recipe(data="cifar10"), tmp_path / "run", absent)
+    assert not Run(tmp_path / "run").exists
 
 
 def test_a_folder_that_holds_a_run_is_not_begun_again(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def read_yaml(name: "str | Path") -> dict[str, Any]:
     elif str(name) in recipe_names():
         text = (files("continua.recipes") / f"{name}.yaml").read_text("utf-8")
     else:
-        raise ConfigError(f"there is no recipe {str(name)!r}; {_nearest(str(name), recipe_names())}, or give the path of a .yaml file")
+        raise ConfigError(f"there is no recipe, and no file, {str(name)!r}; {_nearest(str(name), recipe_names())}")
     try:
         data = yaml.load(text, _Loader)
     except yaml.YAMLError as error:

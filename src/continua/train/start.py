@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from continua.errors import ConfigError, ContinuaWarning
+from continua.errors import ConfigError, ContinuaError, ContinuaWarning
 from continua.train.devices import chosen_device, launch_fabric, readable_rank_errors
 from continua.train.environment import describe_environment
 from continua.train.find import run_folder
@@ -53,8 +53,13 @@ def _carry_out(run: Run, recipe: Recipe, options: RunOptions, new: bool) -> Run:
 
 def _lead(run: Run, recipe: Recipe, options: RunOptions, fabric: object, new: bool) -> None:
     """The rank that writes."""
-    parts = assemble(recipe, options, fabric)  # pyright: ignore[reportArgumentType]
-    training = Training(run, recipe, identity(recipe), parts, options)
+    try:
+        parts = assemble(recipe, options, fabric)  # pyright: ignore[reportArgumentType]
+        training = Training(run, recipe, identity(recipe), parts, options)
+    except ContinuaError:
+        if new:
+            run.config.unlink(missing_ok=True)  # nothing has begun: the same command, put right, must find the folder free
+        raise
     described = describe_environment(parts.fabric.device, parts.fabric.world_size)
     if new:
         run.log(f"new run {training.identity}: {recipe.model} on {recipe.data}, process {os.getpid()}")
