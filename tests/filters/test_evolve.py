@@ -265,6 +265,16 @@ def test_a_memory_is_the_integral_over_the_history(kernel, options, of, normalis
     assert path.at(0.0).item() == (1.0 if normalise else 0.0)
 
 
+def test_any_module_with_a_rate_can_be_remembered():
+    class Grow(nn.Module):
+        def forward(self, t, w):
+            return 0.9 * w
+
+    w = kernels()
+    plain, known = (Remembering(made).path(w, Grid(steps=20)).at(0.7) for made in (Grow(), only(2, rho=0.9)))
+    torch.testing.assert_close(plain, known.detach(), rtol=1e-6, atol=1e-6)
+
+
 def test_a_box_forgets_what_is_older_than_its_width():
     path = Remembering(only(rho=1.0), "box", width=0.25).path(torch.ones(1, 1, 1, 1, dtype=F64), Grid(steps=400))
     assert path.at(1.0).item() == pytest.approx((math.e - math.exp(0.75)) / 0.25, rel=5e-3)

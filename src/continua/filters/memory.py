@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from continua.errors import ConfigError
-from continua.filters.evolution import Evolution
+from continua.filters.evolution import Evolution, as_evolution
 from continua.filters.path import Grid, curve, slopes_between
 
 Memory = Callable[[Tensor], Tensor]
@@ -37,10 +37,11 @@ KERNELS: dict[str, Callable[..., Memory]] = {"exponential": exponential, "box": 
 
 
 class Remembering(Evolution):
-    """An evolution seen through a memory. `kernel` is K as a callable of elapsed times, or the name of one of `KERNELS`."""
+    """An evolution, or any module with `forward(t, w)`, seen through a memory: K as a callable of elapsed times, or one of `KERNELS`."""
 
-    def __init__(self, evolution: Evolution, kernel: "str | Memory" = "exponential", *, normalise: bool = True, **options: Any) -> None:
+    def __init__(self, evolution: nn.Module, kernel: "str | Memory" = "exponential", *, normalise: bool = True, **options: Any) -> None:
         super().__init__()
+        evolution = as_evolution(evolution)
         if isinstance(kernel, str) and kernel not in KERNELS:
             raise ConfigError(f"a memory is one of {', '.join(KERNELS)} (dirac: none), or a callable; got {kernel!r}")
         try:
