@@ -181,3 +181,11 @@ def test_a_model_describes_itself(name):
 def test_a_misspelt_option_names_the_nearest(name):
     with pytest.raises(ConfigError, match="did you mean 'num_classes'"):
         create_model(name, num_clases=10)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_images_that_do_not_fit_are_refused_by_what_was_expected(name):
+    net = tiny(name)
+    for images in (pictures()[:, :1], pictures()[0]):
+        with pytest.raises(ConfigError, match=r"\(batch, 3, height, width\); got .* in_channels"):
+            net(images)

@@ -122,7 +122,7 @@ class Network(nn.Module):
     ) -> Tensor:
         """The output of the first `blocks` blocks (of the stem for 0); `states` collects those of all."""
         end = self._end_times(t1)
-        h = self.stem(images)
+        h = self.stem(self._fitting(images))
         for index in range(blocks):
             h = self._enter(h, index, input_scale)
             block = self.blocks[index]
@@ -130,6 +130,16 @@ class Network(nn.Module):
             if states is not None:
                 states.append(h)
         return h
+
+    def _fitting(self, images: Tensor) -> Tensor:
+        """The images, if they have the axes and channels the stem reads."""
+        channels = getattr(self, "options", {}).get("in_channels")
+        if images.ndim != 4 or channels not in (None, images.shape[1]):
+            raise ConfigError(
+                f"{self.name or type(self).__name__} reads images (batch, {channels or 'channels'}, height, width); got "
+                f"{tuple(images.shape)}. For another number of channels build it with in_channels=..."
+            )
+        return images
 
     def _enter(self, h: Tensor, index: int, input_scale: "float | Tensor | None") -> Tensor:
         """The input of a block: after its transition, scaled if asked."""
