@@ -99,6 +99,9 @@ def test_a_spelled_name_builds_what_it_says():
         ("IRKNet-3x1-C", "then nothing, -A, -B or -AB"),
         ("ERKNet-", "is not a network's name"),
         ("RKNet-3x1", "unknown model"),
+        ("ERKNet_3x1", "expected ERKNet- or IRKNet-"),
+        ("IRKNet 3x1_3x1-AB", "expected ERKNet- or IRKNet-"),
+        ("erknet_k36_7x1", "did you mean erknet_k36_7x1"),
     ],
 )
 def test_a_name_that_is_none_says_what_is_expected(name, said):
@@ -155,6 +158,7 @@ def test_growths_and_channels_say_the_same_as_stages_and_m():
         (dict(stages=None), "give one"),
         (dict(stages="2x1_2x1", growth=[4]), "2 of them, one per period"),
         (dict(stem="big"), "stem small or imagenet"),
+        (dict(attention="no"), "attention='no'; expected true or false"),
         (dict(filters="jets"), "filters pixel or njet"),
         (dict(stages="2x1", activation="rleu"), "did you mean 'relu'"),
     ],

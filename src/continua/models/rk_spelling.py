@@ -30,8 +30,8 @@ class Spelling:
 
 
 def looks_spelled(name: str) -> bool:
-    """Whether a model's name is meant as the paper's spelling."""
-    return name.lower().startswith(("erknet-", "irknet-"))
+    """Whether a model's name is meant as the paper's spelling, be it with a space or _ where the hyphen should be."""
+    return re.match(r"[ei]rknet(-|\W?\d|_\d)", name.strip(), re.IGNORECASE) is not None
 
 
 def parse_name(name: str) -> Spelling:

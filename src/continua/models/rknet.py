@@ -69,6 +69,10 @@ class RKNet(Network):
         super().__init__()
         if stem not in ("small", "imagenet") or filters not in ("pixel", "njet"):
             raise ConfigError(f"stem={stem!r}, filters={filters!r}; expected stem small or imagenet, filters pixel or njet")
+        switches = dict(bottleneck=bottleneck, share_steps=share_steps, attention=attention, multiscale=multiscale)
+        for name, value in {**switches, "state_in_update": state_in_update, "memory_efficient": memory_efficient}.items():
+            if not isinstance(value, bool):  # "no" would count as yes
+                raise ConfigError(f"{name}={value!r}; expected true or false")
         self.shapes = period_shapes(implicit, stages, growth, m, channels, growths)
         self.implicit, self.attention, self.bottleneck = implicit, attention, bottleneck
         self.filters, self.filter_options = filters, dict(filter_options or {})
