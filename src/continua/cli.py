@@ -260,7 +260,8 @@ def _draw_model(name: str, out: Path | None) -> None:
 
     entry, described = model_entry(name), describe_model(name)
     jets = any("N-jet" in layer for part in described.parts for layer in part.layers)
-    subtitle = f"{entry.paper}, {entry.row}" + (" · kernel sizes at σ = 1" if jets else "")
+    row = f", {entry.row}" if name == entry.name else ""  # a name spelled by rule is no row of the paper
+    subtitle = f"{entry.paper}{row}" + (" · kernel sizes at σ = 1" if jets else "")
     print(f"made {draw(described, out or Path(f'{name}.svg'), title=name, subtitle=subtitle)}")
 
 

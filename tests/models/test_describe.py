@@ -116,6 +116,15 @@ def test_the_command_draws(tmp_path: Path, capsys):
     assert "σ = 1" in target.read_text("utf-8")
 
 
+def test_a_drawing_of_a_spelled_network_names_no_row_of_the_paper(tmp_path: Path):
+    drawn = {}
+    for name in ("irknet_k36_3x1_3x1_3x1", "IRKNet-3x1_3x1_3x1"):
+        assert main(["models", "--draw", name, "--out", str(tmp_path / "net.svg")]) == 0
+        drawn[name] = (tmp_path / "net.svg").read_text("utf-8")
+    assert "table 1" in drawn["irknet_k36_3x1_3x1_3x1"]
+    assert "IRKNet-4×1_4×1_4×1" not in drawn["IRKNet-3x1_3x1_3x1"]  # the defaults of `irknet`, which a spelled name replaces
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
