@@ -183,7 +183,7 @@ def test_impossible_settings_are_refused_when_made(options, word):
         (Augmentation(), IMAGES[:5], DataError, "one index per image"),
         (Augmentation(crop_padding=11), IMAGES, ConfigError, "11×13"),
         (Augmentation(hue=0.1), IMAGES[:, :1], ConfigError, "3 colour channels"),
-        (Augmentation(mean=(0.5, 0.5), std=(1.0, 1.0)), IMAGES, ConfigError, "3 channels"),
+        (Augmentation(mean=(0.5, 0.5), std=(1.0, 1.0)), IMAGES, ConfigError, "3 channels; give one value per channel"),
     ],
 )
 def test_images_that_do_not_fit_are_refused_by_name(augmentation, images, error, word):

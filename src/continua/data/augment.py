@@ -103,7 +103,10 @@ class Augmentation:
         if shape[1] != 3 and (self.saturation or self.hue or self.pca):
             raise ConfigError(f"augmentation: saturation, hue and pca need 3 colour channels, the images have {shape[1]}; set them to 0")
         if self.mean is not None and len(self.mean) not in (1, shape[1]):
-            raise ConfigError(f"augmentation: mean and std have {len(self.mean)} values, the images {shape[1]} channels")
+            raise ConfigError(
+                f"augmentation: mean and std have {len(self.mean)} values, the images {shape[1]} channels; give one value per channel, "
+                "one for all, or null for neither"
+            )
 
     def _shift_and_flip(self, images: Tensor, draws: Draws) -> Tensor:
         mirrored = draws.uniform(Stream.FLIP)[:, 0] < 0.5 if self.flip else None
