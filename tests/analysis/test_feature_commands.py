@@ -33,7 +33,11 @@ def answer_of(run: Path, name: str) -> Path:
     ("name", "words", "files"),
     [
         ("features", ["--times", "3", "--limit", "60"], {"features.csv", "dimensions.png", "separation.png"}),
-        ("steps", ["--shown", "2", "--limit", "60"], {"steps.csv", "histogram.png", "demanding.png", "margin.png", "correctness.png"}),
+        (
+            "steps",
+            ["--shown", "2", "--tolerance", "1e-5", "--limit", "60"],
+            {"steps.csv", "histogram.png", "demanding.png", "margin.png", "correctness.png"},
+        ),
         (
             "tolerance",
             ["--tolerances", "[0.01, 0.1]", "--fixed", "[rk4:1]", "--limit", "60"],

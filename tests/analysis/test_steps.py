@@ -1,5 +1,7 @@
 """Steps per image, many at a time, against one image at a time; how often f is called; what is shown and refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -136,6 +138,9 @@ def test_the_page_states_mean_and_spread_and_shows_the_extremes():
     assert "5.00 ± 2.35 steps" in page.parts[0]
     assert f"{found.nfe.sum() / 56:.0f} times less often" in page.parts[0]
     assert page.parts[-1].rows == ("most: 9 4", "fewest: 3 4")
+    same = replace(found, accepted=np.full((4, 1), 3))
+    assert "same number of steps" in present(same).parts[1]
+    assert len(present(same).parts) == 4, "nothing is drawn against a number that does not change"
 
 
 def test_what_has_no_steps_of_its_own_is_refused():

@@ -150,40 +150,44 @@ def _pictures(images: Images, rows: list[list[int]]) -> np.ndarray:
 
 
 def present(found: Steps) -> Page:
-    tried, right = found.tried, found.right
+    tried = found.tried
     calls = int(found.nfe.sum()) / max(1, found.field_calls)
-    values, counts = np.unique(tried, return_counts=True)
-    text = [
+    text = (
         f"{len(tried):,} images, {found.solver}, each with its own steps: {tried.mean():.2f} ± {tried.std():.2f} steps (accepted and "
         f"rejected; from {tried.min()} to {tried.max()}). f was called {found.field_calls:,} times, {calls:.0f} times less often than with "
-        f"one image at a time; {found.seconds:.1f} s in all.",
+        f"one image at a time; {found.seconds:.1f} s in all."
+    )
+    values, counts = np.unique(tried, return_counts=True)
+    bars = Series("images", values, 100 * counts / len(tried), style="bars")
+    parts: list[Any] = [
+        text,
         _relation(found),
+        _table(found),
+        Figure("histogram", "Steps per image", Axis("steps"), Axis("images", "%"), [bars]),
     ]
-    parts: list[Any] = [*text, _table(found)]
-    share = 100 * counts / len(tried)
-    parts.append(
-        Figure("histogram", "Steps per image", Axis("steps"), Axis("images", "%"), [Series("images", values, share, style="bars")])
-    )
-    enough = [value for value, count in zip(values, counts, strict=True) if count >= min(20, counts.max())]
-    accuracy = [100 * right[tried == value].mean() for value in enough]
-    parts.append(
-        Figure(
-            "correctness",
-            "Accuracy by steps",
-            Axis("steps"),
-            Axis("accuracy", "%", limits=(0, 100)),
-            [Series("accuracy", enough, accuracy, error=[100 * _standard_error(right[tried == value]) for value in enough], style="both")],
-        )
-    )
-    margin = [found.margins[tried == value] for value in enough]
-    series = Series("margin", enough, [part.mean() for part in margin], error=[part.std() for part in margin], style="both")
-    parts.append(Figure("margin", "Margin of the prediction by steps", Axis("steps"), Axis("logit margin"), [series]))
+    if len(values) == 1:
+        return Page("Steps per image", parts)
+    enough = values[counts >= min(20, counts.max())]
+    parts += _by_steps(found, [tried == value for value in enough], enough)
     if found.pictures is not None:
         rows = [f"{name}: {' '.join(str(tried[place]) for place in row)}" for name, row in (("most", found.most), ("fewest", found.least))]
         columns = [str(place + 1) for place in range(found.pictures.shape[1])]
         caption = "The numbers are the steps of each image, from left to right."
         parts.append(Maps("demanding", "The most and the least demanding images", rows, columns, found.pictures, "pixels", caption))
     return Page("Steps per image", parts)
+
+
+def _by_steps(found: Steps, groups: list[np.ndarray], values: np.ndarray) -> list[Figure]:
+    """Accuracy (± its standard error) and margin (± standard deviation) of the images that took as many steps."""
+    right = [found.right[group] for group in groups]
+    errors = [100 * float(np.sqrt(part.mean() * (1 - part.mean()) / len(part))) for part in right]
+    accuracy = Series("accuracy", values, [100 * part.mean() for part in right], error=errors, style="both")
+    margins = [found.margins[group] for group in groups]
+    margin = Series("margin", values, [part.mean() for part in margins], error=[part.std() for part in margins], style="both")
+    return [
+        Figure("correctness", "Accuracy by steps", Axis("steps"), Axis("accuracy", "%"), [accuracy]),
+        Figure("margin", "Margin of the prediction by steps", Axis("steps"), Axis("logit margin"), [margin]),
+    ]
 
 
 def _table(found: Steps) -> Table:
@@ -199,16 +203,13 @@ def _table(found: Steps) -> Table:
 def _relation(found: Steps) -> str:
     """One sentence on steps, correctness and margin."""
     tried, right = found.tried, found.right
+    if np.ptp(tried) == 0:
+        return "All images take the same number of steps; a tighter tolerance may tell them apart."
     rho = rank_correlation(tried, found.margins)
     words = f"Rank correlation of steps with the margin of the prediction: {rho:+.2f}"
     if right.all() or not right.any():
         return words + "."
     return f"{words}; with being right: {rank_correlation(tried, right):+.2f} (accuracy {right.mean():.2%})."
-
-
-def _standard_error(right: np.ndarray) -> float:
-    share = right.mean()
-    return float(np.sqrt(share * (1 - share) / len(right)))
 
 
 QUESTION = Question("steps", "solver steps of every image, against correctness and margin", Options, ask, present)
