@@ -1,14 +1,17 @@
 """One command, `continua`. Rooms are imported only when their subcommand runs, so that help answers at once."""
 
 import os
+import re
 import sys
+import warnings
 from argparse import ArgumentError
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 
-from continua.errors import ConfigError, ContinuaError, DataError
+from continua.errors import ConfigError, ContinuaError, ContinuaWarning, DataError
 from continua.memory import keep_freed_memory
 
 Action = Callable[[Namespace], None]
@@ -17,6 +20,7 @@ Action = Callable[[Namespace], None]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0 on success, 2 with one line on stderr on an error a person can act on."""
     keep_freed_memory()
+    warnings.showwarning = _warned
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         parser, actions = _parser(words)
@@ -32,12 +36,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ContinuaError, ArgumentError, OSError) as error:
         if "--debug" in words:
             raise
-        print(f"continua: {' '.join(str(error).splitlines())}", file=sys.stderr)
+        print(f"continua: {_said(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("continua: interrupted", file=sys.stderr)
         return 130
     return 0
+
+
+def _said(error: Exception) -> str:
+    """One line, without the parser's own words for types and keys."""
+    text = " ".join(str(error).split())
+    return re.sub(r"<class '(\w+)'>", r"\1", text.replace("Parser key ", "")) if isinstance(error, ArgumentError) else text
+
+
+def _warned(message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None) -> None:
+    """Our own warnings are for people; those of others keep the place they come from."""
+    if issubclass(category, ContinuaWarning):
+        print(f"continua: warning: {message}", file=sys.stderr)
+    else:
+        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
 
 
 def _command(description: str) -> ArgumentParser:

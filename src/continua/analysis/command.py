@@ -22,6 +22,7 @@ HOW: dict[str, tuple[Any, Any, str]] = {
     "data_dir": (Path | None, None, "folder of all data sets (else CONTINUA_DATA, else the user's cache)"),
     "device": (str, "auto", "auto, cpu or cuda"),
 }
+MOST_ROWS = 24  # of a table on the terminal
 FLAGS = {"force": "ask again, even where the answer is known", "svg": "pictures as SVG too", "quiet": "no progress bar"}
 
 
@@ -76,7 +77,9 @@ def show_page(page: Page) -> None:
         elif isinstance(part, Table):
             rows = [[cell_text(cell, head.digits) for cell, head in zip(row, part.heads, strict=True)] for row in part.rows]
             words = [place for place in range(len(part.heads)) if any(isinstance(row[place], str) for row in part.rows)]
-            show_table(part.title, [head.text for head in part.heads], rows, text=words)
+            show_table(part.title, [head.text for head in part.heads], rows[:MOST_ROWS], text=words)
+            if len(rows) > MOST_ROWS:
+                print(f"… and {len(rows) - MOST_ROWS} rows more in {part.name}.csv\n")
     for section in page.sections:
         show_page(section)
 

@@ -99,7 +99,7 @@ def _settings(solver: Any, tolerances: Sequence[float], method: str | None, fixe
         name, _, count = text.partition(":")
         if not count.isdigit() or int(count) < 1:
             raise ConfigError(f"fixed steps {text!r}; expected a method and a number of steps, for example rk4:2")
-        found.append((f"{name}, {count} steps", dict(method=name, steps=int(count), control="batch", **gradient)))
+        found.append((f"{name}, {count} step{'s' * (int(count) != 1)}", dict(method=name, steps=int(count), control="batch", **gradient)))
     if not found:
         raise ConfigError("nothing to compare: give some tolerances or some fixed steps")
     return found

@@ -2,7 +2,8 @@
 
 The originals are 8×8 with grey values 0 … 16, here 0 … 255. `digits16` and `digits32` are the same images at 16×16 and 32×32, for
 networks that need room: bilinear interpolation by a factor of two or four, pixel centres aligned as areas are, which float32 computes
-exactly, so every machine gets the same bytes. One fifth of each digit, drawn by seed 0, is the test split; scikit-learn fixes no split of its own.
+exactly, so every machine gets the same bytes. One fifth of each digit, drawn by seed 0, is the test split; scikit-learn fixes no split of
+its own.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

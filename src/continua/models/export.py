@@ -15,6 +15,8 @@ from continua.models.network import Network
 def export_program(net: Network, image: tuple[int, int, int] = (3, 32, 32)) -> torch.export.ExportedProgram:
     """logits = program.module()(images): one graph for batches of any size of images of (channels, height, width), weights frozen."""
     _refuse_open_ended(net)
+    if len(image) != 3:
+        raise ConfigError(f"image={tuple(image)}; expected (channels, height, width), for example (3, 32, 32)")
     device = next(net.parameters()).device
     model = _Logits(tabulated(net))
     example = torch.zeros(2, *image, device=device)

@@ -144,7 +144,8 @@ def readable_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise ContinuaError(
-            f"{path} cannot be written ({error.strerror or error}); make room or give write access, then --resume"
+            f"{path} cannot be written ({error.strerror or error}); make room, give write access or choose another folder. "
+            "A run that had begun goes on with --resume"
         ) from error
 
 
