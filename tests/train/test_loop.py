@@ -174,6 +174,27 @@ def test_a_training_that_diverges_is_stopped_early(tmp_path: Path) -> None:
     assert len(Run(tmp_path / "run").lines()) < 50
 
 
+def test_the_checkpoint_from_before_a_divergence_is_kept_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from continua.train.checkpoint import checkpoints, read_checkpoint
+    from continua.train.tasks import Classify
+
+    whole, calls = Classify.losses, 0
+
+    def losses(self: Any, *given: Any, **options: Any) -> torch.Tensor:
+        nonlocal calls
+        calls += 1
+        return whole(self, *given, **options) * (100.0 if calls > 7 else 1.0)  # from the third batch of the second epoch on
+
+    monkeypatch.setattr(Classify, "losses", losses)
+    recipe = plain_recipe(epochs=9, test_every=0, failure=dict(divergence_batches=20))
+    with pytest.raises(TrainingStopped, match="diverges") as stopped:
+        train(recipe, tmp_path / "run", QUIET)
+    kept = checkpoints(tmp_path / "run" / "checkpoints")
+    assert [path.name for path in kept] == ["step-000000005.pt", "step-000000020.pt", "step-000000025.pt"]
+    assert str(kept[0]) in str(stopped.value), "the last two were written amid high losses"
+    assert [read_checkpoint(path)["high_losses"] for path in kept] == [0, 13, 18]
+
+
 # --- selection, averages, groups ---------------------------------------------------------------------------------------------
 
 
