@@ -72,7 +72,7 @@ def test_pieces_are_kept():
         return store.setdefault(name, None) or store.__setitem__(name, make()) or store[name]
 
     first = tolerance(net, labelled(net), tolerances=(1e-3,), fixed=("rk4:1",), keep=keep)
-    assert list(store) == ["dopri5, 0.001", "rk4, 1 steps"]
+    assert list(store) == ["dopri5, 0.001", "rk4, 1 step"]
     assert tolerance(net, [], tolerances=(1e-3,), fixed=("rk4:1",), keep=keep) == first
 
 
