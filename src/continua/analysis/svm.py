@@ -5,12 +5,15 @@ For each class k with y = ±1, over weights w and a bias b that is one more weig
     minimise  ½ (‖w‖² + b²) + C Σ_i max(0, 1 − y_i (w·x_i + b))²
 
 The minimum is unique, so whoever finds it finds the same machine. LIBLINEAR walks to it class by class; here the classes walk together,
-so that the work is products of large matrices: nonlinear conjugate gradients with an exact line search, preconditioned by the Hessian
-I + 2C Σ_active x xᵀ. The Hessian of all samples, thinned, serves all classes at first; a class that has not arrived after some steps
-gets its own, at its present active samples, which makes the walk Newton's.
+so that the work is products of large matrices: nonlinear conjugate gradients with a line search, preconditioned by the Hessian
+I + 2C Σ_active x xᵀ. The Hessian of all samples, thinned, serves all classes at first; those that have not arrived after some steps
+get their own, at their present active samples, which makes the walk Newton's. From one C to the next larger one, and from one Hessian to
+the next, few samples become active or idle, so only those few are added and taken away.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from warnings import warn
 
 import numpy as np
@@ -20,7 +23,7 @@ from torch import Tensor
 from continua.errors import ContinuaWarning
 
 SHARED = 12  # steps with the Hessian that all classes share
-PATIENCE = 4  # steps after which a class whose gradient has not become 30 times smaller gets a new Hessian
+PATIENCE = 4  # steps with a Hessian of one's own, before it is brought up to date where the gradient has not become 30 times smaller
 MEMORY = 2**26  # numbers in the Hessians that are kept at a time
 LINE_SEARCH = 12  # trials along a line at most
 FLAT = 0.1  # a slope this much smaller than at the start of the line is flat: the next direction forgives what is left
@@ -39,95 +42,147 @@ class LinearMachine:
         return self.classes[(features @ self.weights + self.bias).argmax(1)]
 
 
-def fit_linear_machine(
+def fit_linear_machine(features: np.ndarray, labels: np.ndarray, c: float, **options: Any) -> LinearMachine:
+    """Train on (samples, features) and a label per sample; the options are those of `fit_linear_machines`."""
+    return fit_linear_machines(features, labels, [c], **options)[0]
+
+
+def fit_linear_machines(
     features: np.ndarray,
     labels: np.ndarray,
-    c: float,
+    cs: Sequence[float],
     *,
     tol: float = 3e-4,
     max_steps: int = 300,
     dtype: torch.dtype | None = None,
-    start: LinearMachine | None = None,
-) -> LinearMachine:
-    """Train on (samples, features) and a label per sample.
+) -> list[LinearMachine]:
+    """One machine for each C, which should rise: each begins where the one before ended, and the way is shorter from there.
 
     `tol`: how far the weights may be from the minimum, relative to its own size. `dtype`: of the arithmetic (default: the features').
-    `start`: a machine to begin with, of the same samples and a smaller C: the way from there is shorter, and ends at the same place.
     """
     classes, targets = np.unique(labels, return_inverse=True)
     x = torch.tensor(features, dtype=dtype)
     x = torch.cat([x, x.new_ones(len(x), 1)], 1)
     gram = x.T @ x
-    at_once = max(1, MEMORY // gram.numel())
-    found, steps = [], 0
-    for some in torch.arange(len(classes)).split(at_once):
+    weights: list[list[Tensor]] = [[] for _ in cs]
+    steps = [0] * len(cs)
+    for some in torch.arange(len(classes)).split(max(1, MEMORY // gram.numel())):
         y = torch.where(torch.from_numpy(targets)[:, None] == some, 1.0, -1.0).to(x.dtype)
-        begin = None if start is None else torch.tensor(np.r_[start.weights, start.bias[None]][:, some], dtype=x.dtype)
-        walk = _Walk(x, y, c, gram, begin)
-        steps = max(steps, walk.run(tol, max_steps))
-        found.append(walk.found)
-    if steps == max_steps:
-        warn(f"a linear SVM with C={c:g} has not converged in {max_steps} steps; standardise the features", ContinuaWarning, stacklevel=2)
-    w = torch.cat(found, 1).numpy()
-    return LinearMachine(classes, w[:-1], w[-1], steps)
+        walkers = _Walkers(x, y, gram)
+        for place, c in enumerate(cs):
+            steps[place] = max(steps[place], walkers.walk(c, tol, max_steps))
+            weights[place].append(walkers.w.clone())
+    late = [f"{c:g}" for c, taken in zip(cs, steps, strict=True) if taken == max_steps]
+    if late:
+        text = f"linear SVMs with C = {', '.join(late)} have not converged in {max_steps} steps; standardise the features"
+        warn(text, ContinuaWarning, stacklevel=2)
+    found = [torch.cat(parts, 1).numpy() for parts in weights]
+    return [LinearMachine(classes, w[:-1], w[-1], taken) for w, taken in zip(found, steps, strict=True)]
 
 
-class _Walk:
-    """The machines of some classes on their way to their minima. Tensors have a column per class that is still under way."""
+class _Walkers:
+    """The machines of some classes on their way to their minima: weights (features, classes), margins (samples, classes)."""
 
-    def __init__(self, x: Tensor, y: Tensor, c: float, gram: Tensor, start: Tensor | None) -> None:
-        self.x, self.y, self.c, self.gram = x, y, c, gram
-        self.open = torch.arange(y.shape[1])
-        self.w = x.new_zeros(x.shape[1], y.shape[1]) if start is None else start
-        self.found = self.w.clone()
-        self.short = torch.ones_like(y) if start is None else 1 - y * (x @ start)  # how far each sample is from its margin
-        self.direction: Tensor | None = None
-        self.g_before = self.size_before = x.new_zeros(())
+    def __init__(self, x: Tensor, y: Tensor, gram: Tensor) -> None:
+        self.x, self.y, self.gram = x, y, gram
+        self.w = x.new_zeros(x.shape[1], y.shape[1])
+        self.short = torch.ones_like(y)  # how far each sample is from its margin: 1 − y (w·x), here at w = 0
+        self.active = torch.zeros_like(y, dtype=torch.bool)  # the samples that `grams` are made of
+        self.grams: Tensor | None = None
+
+    def walk(self, c: float, tol: float, max_steps: int) -> int:
+        """Go to the minima for this C; the number of steps of the slowest class."""
         # About half of the samples are active: those beyond where a least-squares fit would put them.
-        self.factor = torch.linalg.cholesky(self._hessian(0.5 * gram))
-
-    def run(self, tol: float, max_steps: int) -> int:
-        """Go to the minima; the number of steps of the slowest class."""
+        shared = torch.linalg.cholesky(self._hessian(0.5 * self.gram, c))
+        under_way = _UnderWay(self.x, self.y, c, self.w, self.short, shared)
         mark = torch.zeros_like(self.w[0])
         for step in range(max_steps):
-            slack = self.short.clamp(min=0.0)
-            value = 0.5 * self.w.square().sum(0) + self.c * slack.square().sum(0)
-            g = self.w - 2 * self.c * (self.x.T @ slack.mul_(self.y))
             late = step - SHARED
             if late >= 0 and late % PATIENCE == 0:
-                self._renew_factors(self._size(g) > 1e-3 * mark if late else torch.ones_like(mark, dtype=torch.bool))
-                mark = self._size(g)
-            downhill = self._solved(g)
-            size = (g * downhill).sum(0)
-            going = size > tol * tol * value  # so ‖w − w*‖ is below about tol ‖w*‖, in the metric of the Hessian
-            if not bool(going.all()):
-                self._let_go(going)
-                if not len(self.open):
+                slow = under_way.size > 1e-3 * mark if late else torch.ones_like(under_way.size, dtype=torch.bool)
+                self._renew(under_way, slow)
+                mark = under_way.size
+            going = under_way.size > tol * tol * under_way.value  # else ‖w − w*‖ is below about tol ‖w*‖, in the Hessian's metric
+            arrived = len(going) - int(going.sum())
+            if arrived == len(going) or 4 * arrived > len(going):  # leaving costs a copy: not one by one
+                self._take_back(under_way)
+                if arrived == len(going):
                     return step
-                g, downhill, size, mark = g[:, going], downhill[:, going], size[going], mark[going]
-            self._step(g, downhill, size)
-        self.found[:, self.open] = self.w
+                under_way.keep(going)
+                mark = mark[going]
+            under_way.step()
+        self._take_back(under_way)
         return max_steps
 
-    def _size(self, g: Tensor) -> Tensor:
-        """The squared length of a gradient in the metric of the Hessian: twice what a Newton step would gain."""
-        return (g * self._solved(g)).sum(0)
+    def _renew(self, under_way: "_UnderWay", which: Tensor) -> None:
+        """Give some classes the Hessians of their present active samples."""
+        if self.grams is None:
+            self.grams = self.gram.new_zeros(self.y.shape[1], *self.gram.shape)
+        if under_way.factor.ndim == 2:
+            under_way.factor = self.gram.new_empty(len(under_way.rows), *self.gram.shape)
+        for place in which.nonzero().flatten().tolist():
+            name = int(under_way.rows[place])
+            now, before = under_way.short[:, place] > 0, self.active[:, name]
+            self.grams[name] = self._gram(now, before, self.grams[name])
+            self.active[:, name] = now
+            under_way.factor[place] = torch.linalg.cholesky(self._hessian(self.grams[name], under_way.c))
+        under_way.look()
 
-    def _step(self, g: Tensor, downhill: Tensor, size: Tensor) -> None:
-        if self.direction is None:
-            self.direction = -downhill
-        else:  # Polak–Ribière, begun anew where it would lead uphill
-            beta = (((g - self.g_before) * downhill).sum(0) / self.size_before).clamp(min=0.0)
-            direction = beta * self.direction - downhill
-            self.direction = torch.where((g * direction).sum(0) < 0, direction, -downhill)
-        self.g_before, self.size_before = g, size
-        gain = (self.x @ self.direction).mul_(self.y)  # of each margin, per unit of the line
-        length = self._lowest(self.direction, gain)
-        self.w = self.w + length * self.direction
+    def _gram(self, now: Tensor, before: Tensor, known: Tensor) -> Tensor:
+        """Σ x xᵀ over the samples that are active now, from the fewest products: all of them, all idle ones, or those that changed."""
+        gained, lost = now & ~before, before & ~now
+        changed, active = int(gained.sum() + lost.sum()), int(now.sum())
+        fewest = min(changed, active, len(now) - active)
+        if changed == fewest:
+            return known + _square(self.x[gained]) - _square(self.x[lost])
+        return _square(self.x[now]) if active == fewest else self.gram - _square(self.x[~now])
+
+    def _hessian(self, gram: Tensor, c: float) -> Tensor:
+        return torch.eye(len(gram), dtype=gram.dtype).add_(gram, alpha=2 * c)
+
+    def _take_back(self, under_way: "_UnderWay") -> None:
+        self.w[:, under_way.rows] = under_way.w
+        self.short[:, under_way.rows] = under_way.short
+
+
+class _UnderWay:
+    """The classes that have not arrived, each with its direction; `look` must have been called at the place where they are."""
+
+    def __init__(self, x: Tensor, y: Tensor, c: float, w: Tensor, short: Tensor, factor: Tensor) -> None:
+        self.x, self.y, self.c, self.factor = x, y, c, factor
+        self.rows = torch.arange(y.shape[1])
+        self.w, self.short = w.clone(), short.clone()
+        self.direction: Tensor | None = None
+        self.g_before = self.size_before = x.new_zeros(())
+        self.look()
+
+    def look(self) -> None:
+        """The function's value and gradient, the way downhill, and how much a Newton step would gain (twice that: `size`)."""
+        slack = self.short.clamp(min=0.0)
+        self.value = 0.5 * self.w.square().sum(0) + self.c * slack.square().sum(0)
+        self.g = self.w - 2 * self.c * (self.x.T @ slack.mul_(self.y))
+        if self.factor.ndim == 2:
+            self.downhill = torch.cholesky_solve(self.g, self.factor)
+        else:
+            self.downhill = torch.cholesky_solve(self.g.T[:, :, None], self.factor)[:, :, 0].T
+        self.size = (self.g * self.downhill).sum(0)
+
+    def step(self) -> None:
+        """To the lowest point of a line, and look again."""
+        direction = -self.downhill
+        if self.direction is not None:  # Polak–Ribière, begun anew where it would lead uphill
+            beta = (((self.g - self.g_before) * self.downhill).sum(0) / self.size_before).clamp(min=0.0)
+            joined = beta * self.direction + direction
+            direction = torch.where((self.g * joined).sum(0) < 0, joined, direction)
+        self.direction, self.g_before, self.size_before = direction, self.g, self.size
+        gain = (self.x @ direction).mul_(self.y)  # of each margin, per unit of the line
+        length = self._lowest(direction, gain)
+        self.w = self.w + length * direction
         self.short -= length * gain
+        self.look()
 
     def _lowest(self, direction: Tensor, gain: Tensor) -> Tensor:
-        """The minimum along each class's line: the function there is convex and piecewise quadratic."""
+        """The minimum along each class's line, about: the function there is convex and piecewise quadratic."""
         curve, slope = direction.square().sum(0), (self.w * direction).sum(0)
         low, high = torch.zeros_like(slope), torch.full_like(slope, torch.inf)  # the slope is negative at one and positive at the other
         length, steep = low, None
@@ -144,31 +199,15 @@ class _Walk:
             length = torch.where(((length > low) & (length < high)) | high.isinf(), length, (low + high) / 2)
         return length
 
-    def _solved(self, g: Tensor) -> Tensor:
-        if self.factor.ndim == 2:
-            return torch.cholesky_solve(g, self.factor)
-        return torch.cholesky_solve(g.T[:, :, None], self.factor)[:, :, 0].T
-
-    def _renew_factors(self, which: Tensor) -> None:
-        """Cholesky factors of the Hessians at the present active samples; from the fewer of active and idle samples."""
-        if self.factor.ndim == 2:
-            self.factor = self.factor.new_empty(len(self.open), *self.factor.shape)
-        for place in which.nonzero().flatten().tolist():
-            active = self.short[:, place] > 0
-            few = 2 * int(active.sum()) <= len(active)
-            part = self.x[active if few else ~active]
-            inside = part.T @ part
-            self.factor[place] = torch.linalg.cholesky(self._hessian(inside if few else self.gram - inside))
-        self.direction = None
-
-    def _hessian(self, gram: Tensor) -> Tensor:
-        return torch.eye(len(gram), dtype=gram.dtype).add_(gram, alpha=2 * self.c)
-
-    def _let_go(self, going: Tensor) -> None:
-        """Classes that have arrived leave the computation."""
-        self.found[:, self.open] = self.w
-        self.open, self.w, self.y, self.short = self.open[going], self.w[:, going], self.y[:, going], self.short[:, going]
+    def keep(self, going: Tensor) -> None:
+        """The others have arrived, and leave the computation."""
+        self.rows, self.value, self.size = self.rows[going], self.value[going], self.size[going]
+        self.w, self.y, self.short = self.w[:, going], self.y[:, going], self.short[:, going]
+        self.g, self.downhill = self.g[:, going], self.downhill[:, going]
         self.factor = self.factor[going] if self.factor.ndim == 3 else self.factor
         if self.direction is not None:
-            self.direction, self.g_before = self.direction[:, going], self.g_before[:, going]
-            self.size_before = self.size_before[going]
+            self.direction, self.g_before, self.size_before = self.direction[:, going], self.g_before[:, going], self.size_before[going]
+
+
+def _square(x: Tensor) -> Tensor:
+    return x.T @ x

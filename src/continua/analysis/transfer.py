@@ -9,7 +9,7 @@ import numpy as np
 from continua.analysis.features import FeatureOptions, Features, chosen_times, features, images_for
 from continua.analysis.question import Question, option
 from continua.analysis.subject import Keep, Subject, ask_anew, no_progress
-from continua.analysis.svm import fit_linear_machine
+from continua.analysis.svm import fit_linear_machines
 from continua.errors import ConfigError
 from continua.report import Axis, Column, Figure, Page, PlusMinus, Series, Table
 
@@ -125,22 +125,19 @@ def _searched(points: Any, labels: Any, cs: Any, splits: Any, standardise: bool,
 def _accuracies(
     values: np.ndarray, labels: np.ndarray, train: np.ndarray, test: np.ndarray, cs: Sequence[float], standardise: bool, solver: Solver
 ) -> list[float]:
-    """Train on some images, count right answers on others, for each C from the smallest: a machine begins where the one before ended."""
+    """Train on some images, count right answers on others, for each C from the smallest."""
     seen, asked = np.asarray(values[train]), np.asarray(values[test])
     if standardise:
         mean, std = seen.mean(0, dtype=np.float64), seen.std(0, dtype=np.float64)
         std[std <= 10 * np.finfo(seen.dtype).eps * np.abs(mean)] = 1.0  # a constant feature
         seen, asked = (((part - mean) / std).astype(values.dtype) for part in (seen, asked))
-    found, machine = [], None
-    for c in cs:
-        if solver == "liblinear":
-            from sklearn.svm import LinearSVC
+    if solver == "liblinear":
+        from sklearn.svm import LinearSVC
 
-            machine: Any = LinearSVC(C=c, dual=False).fit(seen, labels[train])  # pyright: ignore[reportArgumentType]
-        else:
-            machine = fit_linear_machine(seen, labels[train], c, start=machine)
-        found.append(float(np.mean(machine.predict(asked) == labels[test])))
-    return found
+        machines: Any = [LinearSVC(C=c, dual=False).fit(seen, labels[train]) for c in cs]  # pyright: ignore[reportArgumentType]
+    else:
+        machines = fit_linear_machines(seen, labels[train], cs)
+    return [float(np.mean(machine.predict(asked) == labels[test])) for machine in machines]
 
 
 def _folds(labels: np.ndarray, folds: int) -> list[tuple[np.ndarray, np.ndarray]]:
