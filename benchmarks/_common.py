@@ -78,7 +78,7 @@ def show_all(tables: dict[str, list[dict[str, Any]]], about: dict[str, Any], as_
 
 
 def _print_tables(tables: dict[str, list[dict[str, Any]]], about: dict[str, Any]) -> None:
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 200)  # a file has no width; 80 columns would cut the heads
     for title, rows in tables.items():
         table = Table(title=title)
         for key in rows[0]:
