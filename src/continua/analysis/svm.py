@@ -23,7 +23,7 @@ from torch import Tensor
 from continua.errors import ContinuaWarning
 
 SHARED = 12  # steps with the Hessian that all classes share
-PATIENCE = 4  # steps with a Hessian of one's own, before it is brought up to date where the gradient has not become 30 times smaller
+PATIENCE = 2  # steps with a Hessian of one's own, before it is brought up to date where the gradient has not become 30 times smaller
 MEMORY = 2**26  # numbers in the Hessians that are kept at a time
 LINE_SEARCH = 12  # trials along a line at most
 FLAT = 0.1  # a slope this much smaller than at the start of the line is flat: the next direction forgives what is left
@@ -93,7 +93,7 @@ class _Walkers:
     def walk(self, c: float, tol: float, max_steps: int) -> int:
         """Go to the minima for this C; the number of steps of the slowest class."""
         # About half of the samples are active: those beyond where a least-squares fit would put them.
-        shared = torch.linalg.cholesky(self._hessian(0.5 * self.gram, c))
+        shared = self._inverse(0.5 * self.gram, c)
         under_way = _UnderWay(self.x, self.y, c, self.w, self.short, shared)
         mark = torch.zeros_like(self.w[0])
         for step in range(max_steps):
@@ -118,15 +118,15 @@ class _Walkers:
         """Give some classes the Hessians of their present active samples."""
         if self.grams is None:
             self.grams = self.gram.new_zeros(self.y.shape[1], *self.gram.shape)
-        if under_way.factor.ndim == 2:
-            under_way.factor = self.gram.new_empty(len(under_way.rows), *self.gram.shape)
+        if under_way.inverse.ndim == 2:
+            under_way.inverse = self.gram.new_empty(len(under_way.rows), *self.gram.shape)
         for place in which.nonzero().flatten().tolist():
             name = int(under_way.rows[place])
             now, before = under_way.short[:, place] > 0, self.active[:, name]
             self.grams[name] = self._gram(now, before, self.grams[name])
             self.active[:, name] = now
-            under_way.factor[place] = torch.linalg.cholesky(self._hessian(self.grams[name], under_way.c))
-        under_way.look()
+            under_way.inverse[place] = self._inverse(self.grams[name], under_way.c)
+        under_way.aim()
 
     def _gram(self, now: Tensor, before: Tensor, known: Tensor) -> Tensor:
         """Σ x xᵀ over the samples that are active now, from the fewest products: all of them, all idle ones, or those that changed."""
@@ -137,8 +137,10 @@ class _Walkers:
             return known + _square(self.x[gained]) - _square(self.x[lost])
         return _square(self.x[now]) if active == fewest else self.gram - _square(self.x[~now])
 
-    def _hessian(self, gram: Tensor, c: float) -> Tensor:
-        return torch.eye(len(gram), dtype=gram.dtype).add_(gram, alpha=2 * c)
+    def _inverse(self, gram: Tensor, c: float) -> Tensor:
+        """Of the Hessian. It only shows the way, so its rounding does no harm, and products with it are the fastest of all solutions."""
+        hessian = torch.eye(len(gram), dtype=gram.dtype).add_(gram, alpha=2 * c)
+        return torch.cholesky_inverse(torch.linalg.cholesky(hessian))
 
     def _take_back(self, under_way: "_UnderWay") -> None:
         self.w[:, under_way.rows] = under_way.w
@@ -148,8 +150,8 @@ class _Walkers:
 class _UnderWay:
     """The classes that have not arrived, each with its direction; `look` must have been called at the place where they are."""
 
-    def __init__(self, x: Tensor, y: Tensor, c: float, w: Tensor, short: Tensor, factor: Tensor) -> None:
-        self.x, self.y, self.c, self.factor = x, y, c, factor
+    def __init__(self, x: Tensor, y: Tensor, c: float, w: Tensor, short: Tensor, inverse: Tensor) -> None:
+        self.x, self.y, self.c, self.inverse = x, y, c, inverse
         self.rows = torch.arange(y.shape[1])
         self.w, self.short = w.clone(), short.clone()
         self.direction: Tensor | None = None
@@ -157,14 +159,18 @@ class _UnderWay:
         self.look()
 
     def look(self) -> None:
-        """The function's value and gradient, the way downhill, and how much a Newton step would gain (twice that: `size`)."""
+        """The function's value and gradient here."""
         slack = self.short.clamp(min=0.0)
         self.value = 0.5 * self.w.square().sum(0) + self.c * slack.square().sum(0)
         self.g = self.w - 2 * self.c * (self.x.T @ slack.mul_(self.y))
-        if self.factor.ndim == 2:
-            self.downhill = torch.cholesky_solve(self.g, self.factor)
+        self.aim()
+
+    def aim(self) -> None:
+        """The way downhill, and how much a Newton step would gain (twice that: `size`)."""
+        if self.inverse.ndim == 2:
+            self.downhill = self.inverse @ self.g
         else:
-            self.downhill = torch.cholesky_solve(self.g.T[:, :, None], self.factor)[:, :, 0].T
+            self.downhill = torch.bmm(self.inverse, self.g.T[:, :, None])[:, :, 0].T
         self.size = (self.g * self.downhill).sum(0)
 
     def step(self) -> None:
@@ -204,7 +210,7 @@ class _UnderWay:
         self.rows, self.value, self.size = self.rows[going], self.value[going], self.size[going]
         self.w, self.y, self.short = self.w[:, going], self.y[:, going], self.short[:, going]
         self.g, self.downhill = self.g[:, going], self.downhill[:, going]
-        self.factor = self.factor[going] if self.factor.ndim == 3 else self.factor
+        self.inverse = self.inverse[going] if self.inverse.ndim == 3 else self.inverse
         if self.direction is not None:
             self.direction, self.g_before, self.size_before = self.direction[:, going], self.g_before[:, going], self.size_before[going]
 
