@@ -95,6 +95,7 @@ def test_runs_of_another_recipe_are_not_mixed_in(made: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_the_demo_reads_the_digits(tmp_path: Path) -> None:
     """As a person types it. The time it takes is for an idle machine, and not tested."""
     assert main(["demo", "--out", str(tmp_path / "demo")]) == 0

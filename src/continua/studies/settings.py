@@ -87,7 +87,7 @@ FEATURES_SETTINGS: Mapping[str, Setting] = {
     "smoke": smoke(
         model_options=dict(width=8, norm_groups=4),
         holdout=0.2,
-        look=dict(data="digits", times=(0.0, 0.5, 1.0), folds=2, cs=(0.1, 1.0), jobs=1, limit=60),
+        look=dict(data="digits", times=3, folds=2, cs=(0.1, 1.0), jobs=1, limit=60),
     ),
     "cpu": Setting(
         seeds=1,
