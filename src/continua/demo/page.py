@@ -76,9 +76,9 @@ def _curves(subjects: Subjects) -> Page:
     test = [
         Series(name, *_points(one, "test_accuracy", 100), style="both", colour=place) for place, (name, one) in enumerate(subjects.items())
     ]
-    parts: list[Any] = [text, Figure("loss", "Training loss", Axis("epoch"), Axis("loss", "nats", log=True), loss)]
+    parts: list[Any] = [text, Figure("loss", "Training loss", Axis("epoch", whole=True), Axis("loss", "nats", log=True), loss)]
     if any(series.y for series in test):
-        parts.append(Figure("test", "Test accuracy", Axis("epoch"), Axis("accuracy", "%"), test))
+        parts.append(Figure("test", "Test accuracy", Axis("epoch", whole=True), Axis("accuracy", "%"), test))
     return Page("Loss curves", parts)
 
 
@@ -93,7 +93,7 @@ def _evaluations(subjects: Subjects) -> Page:
         "The solver chooses its steps by an error tolerance, so depth is not fixed but follows the dynamics that are learned. Evaluations "
         f"of f (NFE) in all blocks, from the first epoch to the last: {change}."
     )
-    return Page("Evaluations of f", [text, Figure("nfe", "NFE per solve", Axis("epoch"), Axis("evaluations of f"), series)])
+    return Page("Evaluations of f", [text, Figure("nfe", "NFE per solve", Axis("epoch", whole=True), Axis("evaluations of f"), series)])
 
 
 def _scales(subjects: Subjects) -> Page:
@@ -110,7 +110,7 @@ def _scales(subjects: Subjects) -> Page:
         "Each N-jet layer has learned its own scale σ, the width of its Gaussians in pixels of its own map; filters are sampled up to "
         "about 2σ on either side, so a larger σ is a larger receptive field at no further parameter."
     )
-    moving = Figure("sigma", "σ in training", Axis("epoch"), Axis("σ", "pixels"), layers)
+    moving = Figure("sigma", "σ in training", Axis("epoch", whole=True), Axis("σ", "pixels"), layers)
     return Page("Scales by depth", [text, *depth, moving])
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from continua.report.page import Figure, Maps, Page, Part, Series, Table
 
@@ -42,11 +43,16 @@ def _figure(figure: Figure, found: "Mapping[str, Figure | Table]") -> Figure:
     styles = [(series.style, series.dashed) for series in figure.series]
     by_run = len(set(styles)) == len(styles)
     series = [
-        replace(one, name=f"{run}: {one.name}" if several else run, colour=place if by_run else None)
+        replace(one, name=f"{run}: {one.name}" if several else run, **_look(place, by_run, several))
         for place, (run, other) in enumerate(found.items())
         for one in _series(other)
     ]
     return replace(figure, series=series)
+
+
+def _look(place: int, by_run: bool, several: bool) -> dict[str, Any]:
+    """A run's colour; and its dash, where dashes do not tell its own series apart."""
+    return {"colour": place if by_run else None} | ({} if several else {"dash": place})
 
 
 def _series(part: "Figure | Table") -> Sequence[Series]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from continua.errors import ConfigError
 from continua.report.page import Figure, Maps, Series
-from continua.report.palette import MARKERS, colour
+from continua.report.palette import DASHES, MARKERS, colour
 from continua.report.write import written_whole
 
 FORMATS = ("png", "svg", "pdf")
@@ -64,6 +64,10 @@ def _series(figure: Figure) -> Any:
             getattr(axes, f"set_{name}scale")("log")
         if axis.limits:
             getattr(axes, f"set_{name}lim")(axis.limits)
+    if figure.x.whole:
+        from matplotlib.ticker import MaxNLocator
+
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if categories:
         slanted = sum(map(len, categories)) > 70
         axes.set_xticks(range(len(categories)), list(categories), rotation=25 if slanted else 0, ha="right" if slanted else "center")
@@ -86,9 +90,9 @@ def _curve(axes: Any, series: Series, x: np.ndarray, place: int) -> None:
     ink, y = colour(place if series.colour is None else series.colour), np.asarray(series.y, float)
     if series.style == "steps":
         axes.fill_between(x, y, step="mid", color=ink, alpha=0.15, linewidth=0)
-        axes.step(x, y, where="mid", color=ink, label=series.name, linestyle="--" if series.dashed else "-")
+        axes.step(x, y, where="mid", color=ink, label=series.name, linestyle=DASHES[series.pattern % len(DASHES)])
         return
-    line = "" if series.style == "points" else "--" if series.dashed else "-"
+    line = "" if series.style == "points" else DASHES[series.pattern % len(DASHES)]
     look = dict(color=ink, linestyle=line, label=series.name, linewidth=1.6)
     if series.style != "line":
         look |= dict(marker=MARKERS[place % len(MARKERS)], markersize=4.5)

@@ -10,7 +10,7 @@ import numpy as np
 
 from continua.errors import ConfigError
 from continua.report.draw import FORMATS, draw_figure
-from continua.report.page import Cell, Figure, Maps, Page, PlusMinus, Table, cell_text
+from continua.report.page import Cell, Figure, Link, Maps, Page, PlusMinus, Table, cell_text
 from continua.report.plain import plain, rebuilt
 from continua.report.write import written_whole
 
@@ -60,7 +60,7 @@ def markdown(page: Page, pictures: str | None = "png", level: int = 1, folder: s
 
 def table_lines(table: Table) -> list[str]:
     """A table in Markdown; columns of numbers to the right."""
-    right = [all(not isinstance(row[place], str) for row in table.rows) for place in range(len(table.heads))]
+    right = [all(not isinstance(row[place], str | Link) for row in table.rows) for place in range(len(table.heads))]
     rows = [[cell_text(cell, column.digits) for cell, column in zip(row, table.heads, strict=True)] for row in table.rows]
     rule = ["---:" if number else "---" for number in right]
     return [_row(column.text for column in table.heads), _row(rule), *(_row(row) for row in rows)]
@@ -86,6 +86,7 @@ def _table_rows(table: Table) -> Iterable[list[Any]]:
     def split(cells: Iterable[Cell]) -> list[Any]:
         found: list[Any] = []
         for cell, wide in zip(cells, spread, strict=True):
+            cell = cell.text if isinstance(cell, Link) else cell
             found += [cell.value, cell.error] if isinstance(cell, PlusMinus) else [cell, None] if wide else [cell]
         return found
 

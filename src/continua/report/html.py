@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 
 from continua.report.draw import draw_figure
-from continua.report.page import Cell, Figure, Maps, Page, PlusMinus, Table, cell_text
+from continua.report.page import Cell, Figure, Link, Maps, Page, PlusMinus, Table, cell_text
 from continua.report.plot import plotly_figure
 from continua.report.write import written_whole
 
@@ -36,7 +36,8 @@ def _page(page: Page, level: int, numbers: "count[int]") -> str:
     head = f"h{min(level, 4)}"
     parts = "\n".join(_part(part, numbers) for part in page.parts)
     inside = "\n".join(_page(section, level + 1, numbers) for section in page.sections)
-    return f'<section id="{_anchor(page.title)}"><{head}>{escape(page.title)}</{head}>\n{parts}\n{inside}</section>'
+    up = '<a class="up" href="#top" aria-label="to the top">↑</a>' if level == 2 else ""
+    return f'<section id="{_anchor(page.title)}"><{head}>{escape(page.title)}{up}</{head}>\n{parts}\n{inside}</section>'
 
 
 def _part(part: "str | Figure | Table | Maps", numbers: "count[int]") -> str:
@@ -65,6 +66,8 @@ def _table(table: Table) -> str:
 def _cell(cell: Cell, digits: int | None) -> str:
     if isinstance(cell, str):
         return f"<td>{escape(cell)}</td>"
+    if isinstance(cell, Link):
+        return f'<td><a href="#{_anchor(cell.section)}">{escape(cell.text)}</a></td>'
     value = cell.value if isinstance(cell, PlusMinus) else cell
     key = "" if value is None or math.isnan(value) else repr(float(value))
     return f'<td class="number" data-value="{key}">{escape(cell_text(cell, digits))}</td>'
@@ -77,10 +80,10 @@ def _picture(maps: Maps) -> str:
 
 
 def _contents(page: Page) -> str:
-    if not page.sections:
-        return ""
-    links = "".join(f'<a href="#{_anchor(section.title)}">{escape(section.title)}</a>' for section in page.sections)
-    return f"<nav>{links}</nav>"
+    """Links to sections that no table of the page leads to already."""
+    led = {cell.section for part in page.parts if isinstance(part, Table) for row in part.rows for cell in row if isinstance(cell, Link)}
+    links = [f'<a href="#{_anchor(section.title)}">{escape(section.title)}</a>' for section in page.sections if section.title not in led]
+    return f"<nav>{''.join(links)}</nav>" if links else ""
 
 
 def _anchor(title: str) -> str:

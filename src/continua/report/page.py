@@ -18,6 +18,7 @@ class Axis:
     unit: str = ""
     log: bool = False
     limits: tuple[float, float] | None = None
+    whole: bool = False  # only whole numbers mean anything: epochs
 
     def __post_init__(self) -> None:
         if not self.label:
@@ -35,6 +36,7 @@ class Series:
     style   "line", "points", "both" (a line with markers), "bars", "steps" (a histogram's outline: y over the bin around x)
     spread  how `error` is drawn: "bars" at each point, or a "band" around a line
     colour  its place in the palette, for the same colour in every figure (default: its place in the figure)
+    dash    its place among the dash patterns, for many lines that colour alone does not tell apart (default: solid, or `dashed`)
     """
 
     name: str
@@ -45,6 +47,7 @@ class Series:
     spread: Literal["bars", "band"] = "bars"
     dashed: bool = False
     colour: int | None = None
+    dash: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "x", _plain_list(self.x))
@@ -54,6 +57,11 @@ class Series:
         lengths = [len(part) for part in (self.x, self.y, self.error) if part is not None]
         if len(set(lengths)) > 1:
             raise ConfigError(f"series {self.name!r} has x, y and error of lengths {lengths}; expected one of each per point")
+
+    @property
+    def pattern(self) -> int:
+        """The place of its dash pattern: 0 is a solid line."""
+        return int(self.dashed) if self.dash is None else self.dash
 
 
 @dataclass(frozen=True)
@@ -79,7 +87,15 @@ class PlusMinus:
     error: float
 
 
-Cell = str | int | float | bool | PlusMinus | None
+@dataclass(frozen=True)
+class Link:
+    """A cell that leads to a section of the same page, by the section's title."""
+
+    text: str
+    section: str
+
+
+Cell = str | int | float | bool | PlusMinus | Link | None
 
 
 @dataclass(frozen=True)
@@ -178,6 +194,8 @@ def cell_text(cell: Cell, digits: int | None = None) -> str:
             if math.isnan(cell.error)
             else f"{cell_text(cell.value, digits)} ± {cell_text(cell.error, digits)}"
         )
+    if isinstance(cell, Link):
+        return cell.text
     if isinstance(cell, bool):
         return "yes" if cell else "no"
     if isinstance(cell, int):

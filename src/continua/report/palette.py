@@ -1,7 +1,11 @@
 """Colours that stay apart for every kind of colour vision (Okabe and Ito 2008), in an order in which neighbours differ most."""
 
+from typing import Any
+
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#8C8C8C", "#B8A500")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")  # for matplotlib
+DASHES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (8, 2)), (0, (6, 2, 1, 2, 1, 2)))  # for matplotlib
+PLOTLY_DASHES = ("solid", "dash", "dot", "dashdot", "10px 3px", "8px 3px 2px 3px 2px 3px")  # the same for plotly
 SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x", "star")  # the same for plotly
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ class Entry:
     environment: dict[str, Any]
     parts: Sequence[Part]
     notes: Sequence[str] = ()
+    runs: Sequence[dict[str, Any]] = ()  # of a study: row, seed and folder's name of each
 
     def write(self, target: Path) -> Path:
         """As the JSON file that `make results` reads."""
@@ -43,8 +44,8 @@ def read_entry(path: Path) -> Entry:
     """An entry from its file, every key checked."""
     try:
         data = json.loads(path.read_text("utf-8"))
-        known = {item.name for item in fields(Entry)}
-        wrong = sorted(set(data) - known), sorted(known - {"notes"} - set(data))
+        known, needed = ({item.name for item in fields(Entry) if some or item.default is MISSING} for some in (True, False))
+        wrong = sorted(set(data) - known), sorted(needed - set(data))
         if wrong != ([], []):
             raise ConfigError(f"{path.name} has unknown keys {wrong[0]} and lacks {wrong[1]}; results/README.md shows the format")
         return rebuilt(Entry, data)

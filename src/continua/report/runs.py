@@ -1,10 +1,14 @@
 """A page about trainings: what was asked, what came out, and how it went, epoch by epoch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean, stdev
 from typing import Any
 
 from continua.report.page import Axis, Column, Figure, Page, Series, Table
+
+MOST_CURVES = 12  # runs; more lines in one figure nobody can follow
+EPOCH = Axis("epoch", whole=True)
 
 
 @dataclass(frozen=True)
@@ -30,9 +34,40 @@ def runs_page(runs: Sequence[RunFacts], title: str | None = None) -> Page:
     parts: list[Any] = [_table(runs)]
     if unfinished:
         parts.insert(0, f"Not finished: {', '.join(unfinished)}. Their curves end where they are now.")
-    parts += [figure for figure in _curves(runs) if figure.series]
+    if len(runs) <= MOST_CURVES:
+        parts += [figure for figure in _curves(runs) if figure.series]
+    else:
+        parts.append(f"Curves are drawn of up to {MOST_CURVES} runs; name those that are to be compared: continua report RUN...")
     sections = [Page(f"{run.name}: {page.title}", page.parts, page.sections) for run in runs for page in run.analyses]
     return Page(title or (f"Run {names}" if len(runs) == 1 else f"{len(runs)} runs"), parts, sections)
+
+
+def over_seeds(groups: Mapping[str, Sequence[RunFacts]]) -> list[Figure]:
+    """Loss and accuracy through training, a curve for each group: the mean of its runs, with their standard deviation as a band."""
+    kinds = (
+        ("loss", "Training loss", Axis("loss", "nats"), 1.0),
+        ("train_accuracy", "Training accuracy", Axis("accuracy", "%"), 100.0),
+        ("test_accuracy", "Test accuracy", Axis("accuracy", "%"), 100.0),
+    )
+    made = [
+        Figure(
+            key, title, EPOCH, axis, [curve for place, group in enumerate(groups.items()) if (curve := _mean(*group, key, scale, place))]
+        )
+        for key, title, axis, scale in kinds
+    ]
+    return [figure for figure in made if figure.series]
+
+
+def _mean(name: str, runs: Sequence[RunFacts], key: str, scale: float, place: int) -> Series | None:
+    """Over those epochs that every run of the group has."""
+    curves = [{line["epoch"]: scale * line[key] for line in run.epochs if line.get(key) is not None} for run in runs]
+    epochs = [epoch for epoch in curves[0] if all(epoch in curve for curve in curves)] if curves else []
+    if not epochs:
+        return None
+    values = [[curve[epoch] for curve in curves] for epoch in epochs]
+    spread = [stdev(some) for some in values] if len(curves) > 1 else None
+    style = "both" if len(epochs) == 1 else "line"
+    return Series(name, epochs, [fmean(some) for some in values], spread, style, "band", colour=place, dash=place)
 
 
 def _table(runs: Sequence[RunFacts]) -> Table:
@@ -60,16 +95,10 @@ def _row(run: RunFacts) -> list[Any]:
 
 
 def _curves(runs: Sequence[RunFacts]) -> list[Figure]:
-    epoch = Axis("epoch")
-    single = len(runs) == 1
-    accuracies = [
-        *_each(runs, "train_accuracy", "train", single, scale=100),
-        *_each(runs, "holdout_accuracy", "held out", single, scale=100, dashed=True),
-        *_each(runs, "test_accuracy", "test", single, scale=100, style="both"),
-    ]
+    epoch, single = EPOCH, len(runs) == 1
     return [
         Figure("loss", "Training loss", epoch, Axis("loss", "nats"), _each(runs, "loss", "loss", single)),
-        Figure("accuracy", "Accuracy", epoch, Axis("accuracy", "%"), accuracies),
+        *_accuracies(runs, single),
         Figure("lr", "Learning rate", epoch, Axis("learning rate", log=True), _each(runs, "lr", "learning rate", single)),
         Figure("nfe", "Evaluations of f per solve", epoch, Axis("evaluations of f"), _by_block(runs, "nfe", single)),
         Figure("rejected", "Rejected steps per solve", epoch, Axis("rejected steps"), _if_any(_by_block(runs, "rejected", single))),
@@ -79,15 +108,25 @@ def _curves(runs: Sequence[RunFacts]) -> list[Figure]:
     ]
 
 
+def _accuracies(runs: Sequence[RunFacts], single: bool) -> list[Figure]:
+    """Of one run in one figure; of several in one figure for each kind, so that colour and dash both tell the runs apart."""
+    looks: dict[str, dict[str, Any]] = {"train": {}, "holdout": dict(dash=1), "test": dict(style="both")}
+    words = {"train": "training", "holdout": "held out", "test": "test"}
+    axis = Axis("accuracy", "%")
+    found = {kind: _each(runs, f"{kind}_accuracy", words[kind], single, 100, **(look if single else {})) for kind, look in looks.items()}
+    if single:
+        return [Figure("accuracy", "Accuracy", EPOCH, axis, [series for some in found.values() for series in some])]
+    return [Figure(f"accuracy_{kind}", f"Accuracy, {words[kind]}", EPOCH, axis, some) for kind, some in found.items()]
+
+
 def _each(runs: Sequence[RunFacts], key: str, what: str, single: bool, scale: float = 1.0, **look: Any) -> list[Series]:
-    """One curve per run that has this number; colours are for runs."""
+    """One curve per run that has this number; of several runs, each has its colour and dash."""
     found = []
     for place, run in enumerate(runs):
         lines = [line for line in run.epochs if line.get(key) is not None]
         if lines:
-            name = what if single else f"{run.name}: {what}" if what in ("train", "held out", "test") else run.name
-            y = [scale * line[key] for line in lines]
-            found.append(Series(name, [line["epoch"] for line in lines], y, colour=None if single else place, **look))
+            y, own = [scale * line[key] for line in lines], {} if single else dict(colour=place, dash=place)
+            found.append(Series(what if single else run.name, [line["epoch"] for line in lines], y, **own, **look))
     return found
 
 
@@ -112,12 +151,12 @@ def _sigmas(runs: Sequence[RunFacts], single: bool) -> list[Series]:
 
 def _many(runs: Sequence[RunFacts], numbers: Callable[[dict[str, Any]], dict[str, float]], single: bool) -> list[Series]:
     found = []
-    for run in runs:
+    for order, run in enumerate(runs):
         lines = [(line["epoch"], numbers(line)) for line in run.epochs]
         for name in dict.fromkeys(name for _, values in lines for name in values):
             points = [(epoch, values[name]) for epoch, values in lines if name in values]
             x, y = [epoch for epoch, _ in points], [value for _, value in points]
-            found.append(Series(name if single else f"{run.name}: {name}", x, y))
+            found.append(Series(name if single else f"{run.name}: {name}", x, y, dash=None if single else order))
     return found
 
 

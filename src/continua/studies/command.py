@@ -1,6 +1,5 @@
 """`continua reproduce ID --scale …`: a study by name in, our numbers beside the printed ones out."""
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,7 +34,8 @@ def add_reproduce_arguments(parser: ArgumentParser) -> None:
 def reproduce_command(options: Namespace) -> None:
     """Run `continua reproduce`."""
     from continua.analysis.command import show_page
-    from continua.studies.reproduce import keep, reproduce, verdict
+    from continua.studies.claims import verdict
+    from continua.studies.reproduce import keep, reproduce
     from continua.train.loop import Interrupted
     from continua.train.setup import RunOptions
 
@@ -53,7 +53,8 @@ def reproduce_command(options: Namespace) -> None:
         show_page(found.page)
         for path in keep(found, options.keep) if options.keep else []:
             print(f"kept {path}")
-        print(f"{study.id} at {options.scale}: {verdict(found.finding.claims)}; numbers, pictures and page.html in {found.folder}")
+        said = verdict(found.finding.claims, options.scale)
+        print(f"{study.id} at {options.scale}: {said}; numbers, pictures and page.html in {found.folder}")
     return None
 
 
@@ -66,23 +67,16 @@ def chosen(name: str) -> list[Any]:
 
 
 def show_list(options: Namespace) -> None:
-    """Every study: what it asks, how many of its runs are there at this scale, what it found."""
+    """Every study: what it asks, how far it is at this scale, what it found."""
     from continua.report import show_table
-    from continua.studies.known import STUDIES
-    from continua.studies.reproduce import KEPT, study_folder
-    from continua.studies.runs import Places, wanted_runs
+    from continua.studies.listing import study_states
     from continua.train.setup import RunOptions
 
-    places = Places(options.runs, [KEPT], RunOptions(data_dir=options.data_dir, device=options.device))
-    rows = []
-    for study in STUDIES.values():
-        setting, written = study.setting(options.scale), study_folder(study, options.scale, options.runs) / "results.json"
-        wanted = list(wanted_runs(study, options.scale, range(options.seeds or setting.seeds), places))
-        total = len(study.rows(options.scale)) * (options.seeds or setting.seeds)
-        done = f"{sum(one.finished for one in wanted)} of {total}" if total else "none needed"
-        said = json.loads(written.read_text("utf-8"))["verdict"] if written.is_file() else ""
-        rows.append((study.id, study.title, done, said, study.printed))
-    show_table(f"studies at {options.scale}", ("id", "what", "runs", "found", "printed"), rows, text=(0, 1, 2, 3, 4))
+    how = RunOptions(data_dir=options.data_dir, device=options.device)
+    states = study_states(options.scale, seeds=options.seeds, runs=options.runs, options=how)
+    rows = [(one.study.id, one.study.title, one.text, one.time, one.found, one.study.printed) for one in states]
+    columns = ("id", "what", "state", "time left", "found", "printed")
+    show_table(f"studies at {options.scale}", columns, rows, text=range(len(columns)))
 
 
 def trainer(options: Namespace, name: str) -> Any:

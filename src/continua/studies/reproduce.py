@@ -12,14 +12,15 @@ import torch
 from continua.report import Entry, Maps, Page, entry_environment, write_html, write_page
 from continua.report.files import write_text
 from continua.report.plain import plain
+from continua.studies.claims import claim_text, verdict
 from continua.studies.runs import Places, Runs, Wanted, wanted_runs
 from continua.studies.study import Claim, Finding, Study
+from continua.studies.written import KEPT, study_folder
 from continua.train.environment import describe_environment
 from continua.train.resolution import identity
-from continua.train.run import Run, runs_folder
+from continua.train.run import Run
 from continua.train.setup import RunOptions
 
-KEPT = Path("results")  # runs that are kept with the project, in folders one or two levels down
 Train = Callable[[Sequence[Wanted], RunOptions], None]
 
 
@@ -37,11 +38,6 @@ class Reproduction:
     @property
     def page(self) -> Page:
         return study_page(self.entry, self.finding.claims)
-
-
-def study_folder(study: Study, scale: str, runs: "Path | None" = None) -> Path:
-    """Where a study is written: under the folder of all runs."""
-    return runs_folder(runs) / "studies" / study.id.replace("/", "-") / scale
 
 
 def reproduce(
@@ -82,6 +78,8 @@ def study_entry(study: Study, scale: str, seeds: int, finding: Finding, wanted: 
     setting = study.setting(scale)
     environments = [json.loads(one.run.environment.read_text("utf-8")) for one in wanted if one.run.environment.is_file()]
     environment = entry_environment(environments[0] if environments else describe_environment(torch.device("cpu"), 1))
+    if wanted:
+        environment |= {"precision": ", ".join(sorted({one.recipe.precision for one in wanted}))}
     command = f"continua reproduce {study.id} --scale {scale}" + (f" --seeds {seeds}" if seeds != setting.seeds else "")
     return Entry(
         title=f"{study.id}: {study.title}",
@@ -92,27 +90,16 @@ def study_entry(study: Study, scale: str, seeds: int, finding: Finding, wanted: 
         environment=environment,
         parts=list(finding.parts),
         notes=[claim_text(claim) for claim in finding.claims],
+        runs=[{"row": one.row.label, "seed": one.recipe.seed, "folder": one.run.folder.name} for one in wanted],
     )
-
-
-def claim_text(claim: Claim) -> str:
-    said = {True: "holds here", False: "does not hold here", None: "cannot be told from these runs"}
-    return f"Claim: {claim.text} — **{said[claim.holds]}**."
-
-
-def verdict(claims: Sequence[Claim]) -> str:
-    """In a few words, for the front page."""
-    told = [claim.holds for claim in claims if claim.holds is not None]
-    if not told:
-        return "nothing claimed" if not claims else "cannot be told"
-    return f"{sum(told)} of {len(told)} claims hold"
 
 
 def study_page(entry: Entry, claims: Sequence[Claim]) -> Page:
     """A study as a page of the report."""
     reduced = "Reduced from the paper: " + "; ".join(entry.reduced) + "." if entry.reduced else "The paper's own setting."
     said = [claim_text(claim).replace("**", "") for claim in claims]
-    return Page(entry.title, [f"{entry.paper}. {entry.asked}", *entry.parts, *said, reduced, f"Again: {entry.commands[0]}"])
+    on = f"Run on: {', '.join(f'{name} {value}' for name, value in entry.environment.items())}."
+    return Page(entry.title, [f"{entry.paper}. {entry.asked}", *entry.parts, *said, reduced, on, f"Again: {entry.commands[0]}"])
 
 
 def _write(found: Reproduction) -> None:
@@ -132,7 +119,7 @@ def _write(found: Reproduction) -> None:
     written: dict[str, Any] = {
         "study": found.study.id,
         "scale": found.scale,
-        "verdict": verdict(found.finding.claims),
+        "verdict": verdict(found.finding.claims, found.scale),
         "claims": [asdict(claim) for claim in found.finding.claims],
         "entry": plain(found.entry),
         "runs": runs,

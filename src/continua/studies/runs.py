@@ -124,7 +124,8 @@ class Runs:
         return answer(question, subjects, question.Options(**chosen), pictures=(), out=self.out / "analysis")
 
     def _subject(self, run: Run) -> Subject:
-        return subject_of(run.folder, device=self.options.device, data_dir=self.options.data_dir)
+        how = self.options
+        return subject_of(run.folder, device=how.device, data_dir=how.data_dir, quiet=how.progress == "off")
 
 
 def _with_solver(subject: Subject, solver: Mapping[str, Any]) -> Subject:

@@ -61,8 +61,14 @@ class Study:
     settings: Mapping[str, Setting]
     ask: Callable[[Any], Finding]
     rows: Callable[[str], Sequence[Row]] = lambda scale: ()
-    printed: str = ""  # the published values in one line, for the front page
+    printed: str = ""  # the published value in one line, for the front page; whose it is, in brackets
+    headline: tuple[str, str] | None = None  # row and column of ours beside it; None: the row in the brackets, the column "ours"
     shows_images: bool = False  # of the data set, which are not ours to publish
+
+    @property
+    def compared(self) -> tuple[str, str]:
+        """Row and column, in the study's tables, of what stands beside the printed value."""
+        return self.headline or (self.printed.partition(" (")[2].removesuffix(")"), "ours")
 
     def setting(self, scale: str) -> Setting:
         if scale not in self.settings:

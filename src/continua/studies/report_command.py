@@ -1,0 +1,110 @@
+"""`continua report [RUN|STUDY]...`: what is known about runs and studies, as one HTML page."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from jsonargparse import ArgumentParser, Namespace
+
+from continua.errors import ConfigError
+from continua.studies.study import SCALES, Study
+
+
+def add_report_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "what",
+        metavar="RUN|STUDY",
+        type=str,
+        nargs="*",
+        default=[],
+        help="folders of runs, finished or not; studies such as dcn/table2a or dcn/table2a@smoke, or a paper's name; none: all there is",
+    )
+    parser.add_argument("--runs", type=Path | None, default=None, help="folder of all runs (else CONTINUA_RUNS, else ./runs)")
+    parser.add_argument(
+        "--out", type=Path | None, default=None, help="the HTML file (else report.html in the one run's folder, or in that of all runs)"
+    )
+    parser.add_argument("--title", type=str | None, default=None, help="title of the page")
+    parser.add_argument("--files", type=Path | None, default=None, help="also write pictures (PNG, SVG), CSV and Markdown to this folder")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the words of the command name: folders of runs, and studies with the scale asked for (None: the largest there is)."""
+
+    runs: Sequence[Path]
+    studies: Sequence[tuple[Study, str | None]]
+
+
+def report_command(options: Namespace) -> None:
+    """Run `continua report`."""
+    from continua.report import write_html, write_page
+    from continua.train.run import runs_folder
+
+    asked = asked_for(options.what, options.runs)
+    page = report_page(asked, options.runs, options.title)
+    single = asked.runs[0] if asked.runs and not asked.studies else runs_folder(options.runs)
+    target = write_html(page, options.out or single / "report.html")
+    print(f"wrote {target}")
+    if options.files is not None:
+        print(f"wrote {len(write_page(page, options.files, ('png', 'svg')))} files to {options.files}")
+
+
+def asked_for(words: Sequence[str], runs: "Path | None" = None) -> Asked:
+    """A word is a run where it is the folder of one, else a study; no word at all means all studies, and all runs that none of them has."""
+    from continua.studies.command import chosen
+    from continua.studies.known import STUDIES
+
+    if not words:
+        return Asked(_loose_runs(runs), [(study, None) for study in STUDIES.values()])
+    folders, studies = [], []
+    for word in words:
+        name, at, scale = word.partition("@")
+        if (Path(word) / "config.yaml").is_file():
+            folders.append(Path(word))
+        elif Path(word).is_dir() and name not in {study.partition("/")[0] for study in STUDIES}:
+            raise ConfigError(f"{word} is not a run: it has no config.yaml")
+        elif at and scale not in SCALES:
+            raise ConfigError(f"{word!r} asks for the scale {scale!r}; expected one of {', '.join(SCALES)}")
+        else:
+            studies += [(study, scale or None) for study in chosen(name)]
+    return Asked(folders, studies)
+
+
+def report_page(asked: Asked, runs: "Path | None" = None, title: str | None = None):
+    """Runs alone as they always were; with studies, a front page that leads to each of them, and the runs behind."""
+    from continua.report.runs import runs_page
+    from continua.studies.front import front_page, written_page
+    from continua.studies.written import largest, written_studies
+    from continua.train.facts import facts
+
+    about = runs_page([facts(folder) for folder in asked.runs], title if not asked.studies else None) if asked.runs else None
+    if not asked.studies and about is not None:
+        return about
+    written = written_studies(runs)
+    found = {}
+    for study, scale in asked.studies:
+        scales = written.get(study.id, {})
+        if scale is None and scales:
+            found[study.id] = largest(scales)
+        elif scale in scales:
+            found[study.id] = scales[scale]
+    page = front_page([study for study, _ in asked.studies], found, title)
+    folders = {folder.name: folder for folder in _all_runs(runs)}
+    sections = [written_page(one, folders) for one in found.values()]
+    return replace(page, sections=[*sections, *([about] if about is not None else [])])
+
+
+def _all_runs(runs: "Path | None") -> list[Path]:
+    from continua.studies.written import KEPT
+    from continua.train.facts import run_folders
+    from continua.train.run import runs_folder
+
+    return [*run_folders(KEPT), *run_folders(runs_folder(runs))]
+
+
+def _loose_runs(runs: "Path | None") -> list[Path]:
+    """Runs that no written study names: one's own trainings."""
+    from continua.studies.written import written_studies
+
+    named = {run["folder"] for scales in written_studies(runs).values() for one in scales.values() for run in one.entry.runs}
+    return [folder for folder in _all_runs(runs) if folder.name not in named]
