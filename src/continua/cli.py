@@ -6,6 +6,7 @@ import sys
 import warnings
 from argparse import ArgumentError
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not words:
             parser.print_help()
             return 0
+        _check_command(words, actions)
         action, arguments = _chosen(parser.parse_args(_checked(words)), actions)
         action(arguments)
         sys.stdout.flush()
@@ -70,8 +72,8 @@ def _parser(words: list[str]) -> tuple[ArgumentParser, dict[str, Action]]:
     from continua.analysis.command import add_analyse_arguments
     from continua.demo.command import add_demo_arguments
     from continua.studies.command import add_reproduce_arguments
+    from continua.studies.report_command import add_report_arguments
     from continua.train.commands import add_evaluate_arguments, add_train_arguments
-    from continua.train.report_command import add_report_arguments
     from continua.train.sweeps.command import add_sweep_arguments
 
     commands = parser.add_subcommands(dest="command", metavar="COMMAND")
@@ -98,9 +100,11 @@ def _parser(words: list[str]) -> tuple[ArgumentParser, dict[str, Action]]:
     analyse = _command("Ask a question of trained networks.")
     add_analyse_arguments(analyse, _after("analyse", words))
     commands.add_subcommand("analyse", analyse, help="ask a question of trained networks")
-    report = _command("One self-contained HTML page about one or several runs: table, curves, scales, cost, and what was analysed.")
+    report = _command(
+        "One self-contained HTML page about runs and studies: ours beside the printed values, curves, cost, what was analysed."
+    )
     add_report_arguments(report)
-    commands.add_subcommand("report", report, help="an HTML page about runs")
+    commands.add_subcommand("report", report, help="an HTML page about runs and studies")
     actions |= {"analyse": _analyse, "report": _report}
 
     reproduce = _command("Every table and figure of the papers: train what is missing, ask, and compare with the printed values.")
@@ -142,6 +146,20 @@ def _add_data_commands(data: ArgumentParser) -> dict[str, Action]:
     commands.add_subcommand("fetch", fetching, help="download and verify a data set")
     commands.add_subcommand("check", checking, help="compare a data set on disk with the official one")
     return {"data list": _data_list, "data fetch": _data_fetch, "data check": _data_check}
+
+
+def _check_command(words: list[str], actions: dict[str, Action]) -> None:
+    """A misspelt command is refused with the nearest one."""
+    given = [word for word in words if word != "--debug"][:2]
+    for depth, word in enumerate(given):
+        before = given[:depth]
+        known = dict.fromkeys(name.split()[depth] for name in actions if name.split()[:depth] == before and len(name.split()) > depth)
+        if word.startswith("-") or not known:
+            return
+        if word not in known:
+            near = get_close_matches(word, known, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            raise ConfigError(f"{' '.join(['continua', *before])} has no command {word!r}; {hint}")
 
 
 def _checked(words: list[str]) -> list[str]:
@@ -315,7 +333,7 @@ def _reproduce(options: Namespace) -> None:
 
 
 def _report(options: Namespace) -> None:
-    from continua.train.report_command import report_command
+    from continua.studies.report_command import report_command
 
     report_command(options)
 

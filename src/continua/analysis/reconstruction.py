@@ -26,11 +26,15 @@ class Reconstruction:
     reconstructed: np.ndarray
 
 
+def _check(model: Any) -> None:
+    if not isinstance(model, Reconstructor):
+        raise ConfigError("reconstruction is asked of a decoder: train one with `continua train --recipe reconstruction --encoder RUN`")
+
+
 @torch.no_grad()
 def reconstruction(model: Any, batches: Batches, *, examples: int = 8, advance: Callable[[int], None] = no_progress) -> Reconstruction:
     """What a `Reconstructor` makes of images."""
-    if not isinstance(model, Reconstructor):
-        raise ConfigError("reconstruction is asked of a decoder: train one with `continua train --recipe reconstruction --encoder RUN`")
+    _check(model)
     errors, targets, made, kept = [], [], [], 0
     for images, _ in batches:
         found = model(images)
@@ -53,6 +57,7 @@ class Options(DataOptions):
 
 
 def ask(subject: Subject, options: Options) -> Reconstruction:
+    _check(subject.model)  # before a progress bar appears
     images = subject.images(options)
     with subject.progress("reconstructing", len(images)) as advance:
         return reconstruction(subject.model, images, examples=options.examples, advance=advance)

@@ -77,11 +77,15 @@ class _Sums:
         self.weights += ((flat * change).sum(2) / length.square().clamp_min(tiny)).sum(1).cpu().numpy()
 
 
+def _check(model: Any) -> None:
+    if not all(hasattr(block, "taken") for block in getattr(model, "blocks", [None])):
+        raise ConfigError(f"{getattr(model, 'name', 'this network')} has no Runge–Kutta periods; `stages` asks ERKNets and IRKNets")
+
+
 @torch.no_grad()
 def stages(model: Any, batches: Batches, *, drop: bool = True, advance: Callable[[int], None] = no_progress) -> Stages:
     """Norms, step sizes and weights of every time-step on these (images, labels); with `drop`, the accuracy without each stage."""
-    if not all(hasattr(block, "taken") for block in model.blocks):
-        raise ConfigError(f"{getattr(model, 'name', 'this network')} has no Runge–Kutta periods; `stages` asks ERKNets and IRKNets")
+    _check(model)
     sums = [[_Sums(step.stages) for step, _ in block.taken] for block in model.blocks]
     seen = right = 0
     for images, labels in batches:
@@ -151,6 +155,7 @@ class Options(DataOptions):
 
 
 def ask(subject: Subject, options: Options) -> Stages:
+    _check(subject.model)  # before a progress bar appears
     images = subject.images(options)
     with subject.progress("stages", len(images)) as advance:
         return stages(subject.model, images, drop=options.drop, advance=advance)

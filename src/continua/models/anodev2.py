@@ -166,7 +166,11 @@ def _coupled_grid(coupling: "int | str", steps: int, weight_steps: int | None) -
     N/(N − 1) times as fast as the activations'.
     """
     if coupling not in COUPLINGS:
-        raise ConfigError(f"coupling={coupling!r}; expected 1, 2 or 'free'")
+        meant = next((f"; did you mean coupling={number}?" for number in ("1", "2") if str(coupling).strip().endswith(number)), "")
+        raise ConfigError(
+            f"coupling={coupling!r}; expected 1, 2 or 'free': 1 and 2 are the paper's configurations, which the names of the models call "
+            f"_anodev2_c1 and _anodev2_c2{meant}"
+        )
     if coupling == 1:
         if weight_steps not in (None, steps):
             raise ConfigError(

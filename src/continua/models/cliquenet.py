@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from continua.blocks import Clique, Style
+from continua.errors import ConfigError
+from continua.models.densenet import check_numbers
 from continua.models.rk_parts import MultiscaleHead, Transition
 from continua.models.rknet import initialise
 
@@ -28,6 +30,13 @@ class CliqueNetSpec:
     num_classes: int = 10
     in_channels: int = 3
     norm_eps: float = 1e-3
+
+    def __post_init__(self) -> None:
+        numbers = ("growth", "stem_channels", "num_classes", "in_channels")
+        check_numbers(self, "nodes", numbers if self.transition is None else (*numbers, "transition"))
+        for name in ("bottleneck", "attention"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigError(f"CliqueNetSpec: {name}={getattr(self, name)!r}; expected true or false")
 
     @property
     def inputs(self) -> list[int]:

@@ -1,6 +1,7 @@
 """DenseNet (Huang et al. 2017), a source for conversion to an ERKNet. Its weights have the names that are usual in PyTorch."""
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
@@ -10,6 +11,22 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from continua.errors import ConfigError
+
+
+def check_numbers(spec: Any, blocks: str, names: Sequence[str]) -> None:
+    """Refuse a specification whose numbers build no network: counts per block, then single counts, all whole and at least 1."""
+    name, counts = type(spec).__name__, getattr(spec, blocks)
+    if not isinstance(counts, list | tuple) or not counts or any(not _count(value) for value in counts):
+        raise ConfigError(f"{name}: {blocks}={counts!r}; expected whole numbers of at least 1, one for each block, such as (6, 12, 24, 16)")
+    for one in names:
+        if not _count(getattr(spec, one)):
+            raise ConfigError(f"{name}: {one}={getattr(spec, one)!r}; expected a whole number of at least 1")
+    if not (isinstance(spec.norm_eps, int | float) and spec.norm_eps > 0):
+        raise ConfigError(f"{name}: norm_eps={spec.norm_eps!r}; expected a number above 0")
+
+
+def _count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 @dataclass(frozen=True)
@@ -25,6 +42,18 @@ class DenseNetSpec:
     num_classes: int = 1000
     in_channels: int = 3
     norm_eps: float = 1e-5
+
+    def __post_init__(self) -> None:
+        numbers = ("growth", "stem_channels", "num_classes", "in_channels")
+        check_numbers(self, "layers", numbers if self.bottleneck is None else (*numbers, "bottleneck"))
+        if not (isinstance(self.compression, int | float) and 0 < self.compression <= 1):
+            raise ConfigError(
+                f"DenseNetSpec: compression={self.compression!r}; expected a number above 0 and up to 1, the share that is kept"
+            )
+        if self.stem not in ("small", "imagenet"):
+            raise ConfigError(f"DenseNetSpec: stem={self.stem!r}; expected small or imagenet")
+        if min(self.inputs) < 1:
+            raise ConfigError(f"DenseNetSpec: compression={self.compression} leaves a block no channels; make it larger")
 
     @property
     def inputs(self) -> list[int]:

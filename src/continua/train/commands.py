@@ -25,6 +25,7 @@ HOW: dict[str, tuple[Any, Any, str]] = {
     "rank_timeout": (float, 600.0, "seconds after which a rank gives up waiting for another one"),
 }
 FLAGS = {"print_config": "print the resolved recipe and stop", "tensorboard": "write TensorBoard files too"}
+FRACTIONS = ("top1", "top5", "calibration_error")  # of an evaluation; shown in per cent
 RUN_ONLY = ("data_dir", "device", "threads", "progress", "checkpoint_minutes", "rank_timeout", "tensorboard")
 
 
@@ -129,7 +130,8 @@ def evaluate_command(options: Namespace) -> None:
     target = options.out or options.run / f"evaluation-{found['data']}-{found['split']}{tolerance}.json"
     with written_whole(target) as temporary:
         temporary.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", "utf-8")
-    rows = [(name.replace("_", " "), _cell(value)) for name, value in found.items() if not isinstance(value, list | dict)]
+    told = {name: value for name, value in found.items() if value is not None and not isinstance(value, list | dict)}
+    rows = [(name.replace("_", " "), f"{value:.2%}" if name in FRACTIONS else _cell(value)) for name, value in told.items()]
     rows += [("NFE per block", " ".join(f"{value:.1f}" for value in found["nfe"]) or "no solver")]
     show_table(str(options.run), ("", ""), rows, text=(0, 1))
     if "per_class" in found:
