@@ -52,7 +52,8 @@ def wanted_runs(study: Study, scale: str, seeds: Sequence[int], places: "Places"
 
 
 def _wanted(row: Row, setting: Setting, seed: int, encoder: Wanted | None, places: "Places") -> Wanted:
-    changes = merged(merged({}, setting.change), {**row.change, "seed": seed})
+    own = setting.by_model.get(row.change.get("model", ""), {})
+    changes = merged(merged(merged({}, setting.change), own), {**row.change, "seed": seed})
     if encoder is not None:
         changes["encoder"] = str(encoder.run.folder)
         changes.pop("model_options", None)  # a decoder is built from its encoder

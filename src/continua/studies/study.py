@@ -14,12 +14,14 @@ SCALES = ("smoke", "cpu", "paper")
 class Setting:
     """How a study is scaled: fields of the recipe that differ from the published setting, and the sentences that say so.
 
-    `look` holds options of the analyses (fewer images, fewer values); `threads` are part of what makes a run repeatable bit for bit.
+    `by_model` holds further changes for some models. `look` holds options of the analyses (fewer images, fewer values); `threads` are part
+    of what makes a run repeatable bit for bit.
     """
 
     seeds: int = 3
     threads: int | None = None
     change: Mapping[str, Any] = field(default_factory=dict)
+    by_model: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     look: Mapping[str, Any] = field(default_factory=dict)
     reduced: Sequence[str] = ()
 
