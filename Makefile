@@ -6,7 +6,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.t
 export TMPDIR := $(shell if [ -w "$${TMPDIR:-/tmp}" ]; then echo "$${TMPDIR:-/tmp}"; else mkdir -p .tmp && echo "$(CURDIR)/.tmp"; fi)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-slurm lint format bench docs pictures results clean
+.PHONY: help demo test test-slow test-slurm lint format bench docs pictures notebooks results clean
 .NOTPARALLEL: # two installs at once into one environment would break it
 
 help: ## list what can be made
@@ -37,7 +37,7 @@ test: .venv/.test ## the test suite (under 10 minutes on two cores)
 	$(PY) -m pytest -n 2 -m 'not slow and not slurm'
 
 # pytest answers 5 when it found nothing to run: right only as long as no test is marked slow.
-test-slow: .venv/.test ## what takes longer (under 30 minutes)
+test-slow: .venv/.test .venv/.docs ## what takes longer (under 30 minutes)
 	$(PY) -m pytest -n 2 -m 'slow and not slurm' || { status=$$?; \
 	  [ $$status -eq 5 ] && ! grep -rq 'mark\.slow' tests --include='*.py' && echo "No test is marked slow yet." || exit $$status; }
 
@@ -59,11 +59,14 @@ bench: .venv/.bench ## side-by-side timings against peers (idle machine, several
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(PY) "$$script" || exit 1; done
 
 docs: .venv/.docs ## build the documentation into site/
-	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 	@echo "open site/index.html"
 
 pictures: .venv/.docs ## draw the pictures of the README and the documentation again
 	@for script in docs/pictures/[a-z]*.py; do $(PY) "$$script" || exit 1; done
+
+notebooks: .venv/.test ## run the notebooks of the documentation and keep their outputs
+	$(PY) docs/notebooks/run.py
 
 results: .venv/.base ## write docs/results.md from results/*/*.json, with its pictures
 	$(PY) -c 'from continua.report.results import main; main()'

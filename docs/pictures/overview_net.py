@@ -1,7 +1,7 @@
 """The network of the README's picture: continuous in space, depth and weight, and trained on the 16×16 digits that come along.
 
-Every filter is an N-jet, those inside the blocks with σ(t) and α(t); each block is an ODE. As filters are functions, the same weights work at
-any resolution: `enlarged` multiplies every σ. The weights lie beside this file; without them, or with `--train`, it trains for some minutes.
+Every filter is an N-jet, those inside the blocks with σ(t) and α(t); each block is an ODE. As filters are functions, the same weights
+work at any resolution: `enlarged` multiplies every σ. The weights lie beside this file; without them, or with `--train`, it trains anew.
 """
 
 import copy
@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, interpolate
 
-from continua.data import Loader, load
+from continua.data import Augmentation, Loader, load
 from continua.filters import NJet, ScheduledNJet
 from continua.models.dcn import DCN
 
@@ -29,9 +29,10 @@ def network(solver: dict[str, object]) -> DCN:
 
 def train() -> None:
     torch.manual_seed(0)
-    net, loader = network(TRAINING), Loader(load("digits16")["train"], batch_size=BATCH, shuffle=True, drop_last=True, seed=0)
+    net, images = network(TRAINING), load("digits16")["train"]
+    loader = Loader(images, batch_size=BATCH, shuffle=True, drop_last=True, seed=0, augmentation=Augmentation())
     optimiser = torch.optim.AdamW(net.parameters(), lr=RATE)
-    steps = EPOCHS * len(loader)
+    steps = EPOCHS * (len(images) // BATCH)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, total_steps=steps, pct_start=0.1)
     for epoch in range(EPOCHS):
         for batch in loader.epoch(epoch):
@@ -41,7 +42,7 @@ def train() -> None:
             nn.utils.clip_grad_norm_(net.parameters(), 1.0)
             optimiser.step()
             schedule.step()
-        print(f"epoch {epoch + 1}/{EPOCHS}: loss {float(loss):.3f}", flush=True)
+        print(f"epoch {epoch + 1}/{EPOCHS}: loss {loss.item():.3f}", flush=True)
     save_file(net.state_dict(), WEIGHTS)
 
 
@@ -66,7 +67,7 @@ def enlarged(net: DCN, factor: float) -> DCN:
     return large
 
 
-def test_images(factor: int = 1) -> tuple[Tensor, Tensor]:
+def digits(factor: int = 1) -> tuple[Tensor, Tensor]:
     """Images in 0 … 1, made larger by bilinear interpolation, and labels."""
     test = load("digits16")["test"]
     images = test.images / 255
@@ -84,6 +85,6 @@ if __name__ == "__main__":
         train()
     net = trained()
     for factor in (1, 2):
-        images, labels = test_images(factor)
+        images, labels = digits(factor)
         found = accuracy(enlarged(net, factor), images[:120], labels[:120])
         print(f"{16 * factor}×{16 * factor} pixels: {found:.1%} of 120 test images right")

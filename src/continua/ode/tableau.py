@@ -24,7 +24,7 @@ class Tableau:
     """A Runge–Kutta method. `a` is given by rows; explicit methods may leave out the zeros on and above the diagonal.
 
     `order` is checked against the order conditions when given and found from them when not. `dense` holds the coefficients of the
-    interpolant, b_i(θ) = Σ_p dense[i][p] θ^(p+1); left out, the best one that the stages allow is derived.
+    interpolant, b_i(θ) = `Σ_p dense[i][p] θ^(p+1)`; left out, the best one that the stages allow is derived.
     """
 
     a: Sequence[Sequence[float]]
