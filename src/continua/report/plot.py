@@ -19,6 +19,7 @@ def plotly_figure(figure: Figure) -> dict[str, Any]:
         "margin": {"l": 64, "r": 16, "t": 16, "b": 56},
         "hovermode": "closest",
         "barmode": "group",
+        "modebar": {"bgcolor": "rgba(0,0,0,0)"},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
     }

@@ -89,6 +89,7 @@ def _fig3a(runs: Runs) -> Finding:
         rising = float(np.mean([one.correlation for one in found]))
         claims.append(Claim(f"σ grows with depth in {label} (rank correlation {rising:+.2f})", rising > 0))
     axis = Axis("layer, from input to output")
+    series.sort(key=lambda one: -len(one.x))  # who has all layers first: names stand in the order in which they first appear
     return Finding([Figure("sigma_by_depth", "Learned σ by depth", axis, Axis("σ", "pixels"), series)], claims)
 
 

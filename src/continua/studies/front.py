@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 
 from continua.report.page import Figure, Link, Maps, Page, Part, Table, cell_text
@@ -24,7 +25,8 @@ def front_page(studies: Sequence[Study], found: Mapping[str, Written], title: st
     columns = ["study", "what", "published", "ours", "scale", "verdict"]
     caption = "A verdict counts claims of the paper that hold here; at smoke nothing is judged. Every page says what was reduced."
     table = Table("studies", "Studies", columns, rows, caption)
-    words = f"{len(studies)} studies of four papers: {told}." if len(studies) > 1 else f"{studies[0].question}"
+    papers = len({study.id.partition("/")[0] for study in studies})
+    words = f"{len(studies)} studies of {papers} papers: {told}." if papers > 1 else f"{told}."
     return Page(title or "Continua: studies", [words, table])
 
 
@@ -50,17 +52,17 @@ def headline(written: Written) -> str:
             if found is not None:
                 return found
     claims = written.claims
-    return f"{claims[0].text}: {SAID[claims[0].holds]}" if claims else ""
+    return f"{claims[0].text}: {SAID[claims[0].holds]}" if claims and written.scale != "smoke" else ""
 
 
 def _cell(table: Table, row: str, column: str) -> str | None:
     """The cell of a row by its leading words, in the first column whose name begins so, with its unit."""
     place = next((place for place, head in enumerate(table.heads) if head.label.startswith(column)), None)
     for cells in table.rows if place is not None else ():
-        words = ", ".join(cell for cell in cells if isinstance(cell, str))
+        words = ", ".join(str(cell) for cell in takewhile(lambda cell: isinstance(cell, str), cells))
         if place is not None and words == row and cells[place] is not None:
             head = table.heads[place]
-            return f"{cell_text(cells[place], head.digits)} {head.unit}".strip()
+            return f"{cell_text(cells[place], head.digits)}\u00a0{head.unit}".strip()  # never a line between number and unit
     return None
 
 

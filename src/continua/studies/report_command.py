@@ -7,6 +7,7 @@ from pathlib import Path
 from jsonargparse import ArgumentParser, Namespace
 
 from continua.errors import ConfigError
+from continua.report import Page
 from continua.studies.study import SCALES, Study
 
 
@@ -70,14 +71,15 @@ def asked_for(words: Sequence[str], runs: "Path | None" = None) -> Asked:
     return Asked(folders, studies)
 
 
-def report_page(asked: Asked, runs: "Path | None" = None, title: str | None = None):
+def report_page(asked: Asked, runs: "Path | None" = None, title: str | None = None) -> Page:
     """Runs alone as they always were; with studies, a front page that leads to each of them, and the runs behind."""
     from continua.report.runs import runs_page
     from continua.studies.front import front_page, written_page
     from continua.studies.written import largest, written_studies
     from continua.train.facts import facts
 
-    about = runs_page([facts(folder) for folder in asked.runs], title if not asked.studies else None) if asked.runs else None
+    name = title if not asked.studies else "Runs that belong to no study here" if len(asked.runs) > 1 else None
+    about = runs_page([facts(folder) for folder in asked.runs], name) if asked.runs else None
     if not asked.studies and about is not None:
         return about
     written = written_studies(runs)
