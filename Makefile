@@ -6,7 +6,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.t
 export TMPDIR := $(shell if [ -w "$${TMPDIR:-/tmp}" ]; then echo "$${TMPDIR:-/tmp}"; else mkdir -p .tmp && echo "$(CURDIR)/.tmp"; fi)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-slurm lint format bench docs pictures notebooks results clean
+.PHONY: help demo explore test test-slow test-browser test-slurm lint format bench docs pictures notebooks results clean
 .NOTPARALLEL: # two installs at once into one environment would break it
 
 help: ## list what can be made
@@ -33,13 +33,19 @@ endif
 demo: .venv/.base ## train, compare and look into three networks on the embedded digits (under 5 minutes)
 	$(PY) -m continua demo --out runs/demo
 
+explore: .venv/.explore ## look into a network in the browser: its depth, filters and weights (Ctrl-C ends it)
+	$(PY) -m continua explore
+
 test: .venv/.test ## the test suite (under 10 minutes on two cores)
-	$(PY) -m pytest -n 2 -m 'not slow and not slurm'
+	$(PY) -m pytest -n 2 -m 'not slow and not slurm and not browser'
 
 # pytest answers 5 when it found nothing to run: right only as long as no test is marked slow.
 test-slow: .venv/.test .venv/.docs ## what takes longer (under 30 minutes)
-	$(PY) -m pytest -n 2 -m 'slow and not slurm' || { status=$$?; \
+	$(PY) -m pytest -n 2 -m 'slow and not slurm and not browser' || { status=$$?; \
 	  [ $$status -eq 5 ] && ! grep -rq 'mark\.slow' tests --include='*.py' && echo "No test is marked slow yet." || exit $$status; }
+
+test-browser: .venv/.test .venv/.explore .venv/.browser ## the explorer in a real browser (needs Debian's chromium; about 2 minutes)
+	$(PY) -m pytest -m browser tests/browser
 
 # The cluster goes down whatever the tests say; what the tests say is what counts.
 test-slurm: .venv/.test ## sweeps on a real Slurm cluster of one node (Debian, as root; about 10 minutes)

@@ -33,7 +33,8 @@ BELOW = {
     # analysis: looks inside networks, down to filters and solvers, and says how its numbers are shown
     "analysis": {"models", "blocks", "filters", "ode", "data", "report"},
     "studies": {"train", "analysis", "report", "models", "filters"},  # models: counts; filters: Figure 1 of the DCN paper
-    "explore": {"models", "data", "analysis", "report"},
+    # explore: train, to read runs and train the demo networks; filters and ode, to turn filters and offer solvers
+    "explore": {"models", "data", "analysis", "report", "train", "filters", "ode"},
     "demo": {"train", "analysis", "models", "data", "report"},
     "recipes": set(),
     "errors": set(),

@@ -71,6 +71,7 @@ def _parser(words: list[str]) -> tuple[ArgumentParser, dict[str, Action]]:
     parser.add_argument("--version", action="version", version=f"continua {_version()}", help="print the version and exit")
     from continua.analysis.command import add_analyse_arguments
     from continua.demo.command import add_demo_arguments
+    from continua.explore.command import add_explore_arguments
     from continua.studies.command import add_reproduce_arguments
     from continua.studies.report_command import add_report_arguments
     from continua.train.commands import add_evaluate_arguments, add_train_arguments
@@ -106,6 +107,13 @@ def _parser(words: list[str]) -> tuple[ArgumentParser, dict[str, Action]]:
     add_report_arguments(report)
     commands.add_subcommand("report", report, help="an HTML page about runs and studies")
     actions |= {"analyse": _analyse, "report": _report}
+
+    explore = _command(
+        "A page in the browser for looking into a network: its depth, filters and weights, changed images, two side by side."
+    )
+    add_explore_arguments(explore)
+    commands.add_subcommand("explore", explore, help="look into a network in the browser")
+    actions["explore"] = _explore
 
     reproduce = _command("Every table and figure of the papers: train what is missing, ask, and compare with the printed values.")
     add_reproduce_arguments(reproduce)
@@ -330,6 +338,12 @@ def _reproduce(options: Namespace) -> None:
     from continua.studies.command import reproduce_command
 
     reproduce_command(options)
+
+
+def _explore(options: Namespace) -> None:
+    from continua.explore.command import explore_command
+
+    explore_command(options)
 
 
 def _report(options: Namespace) -> None:

@@ -115,7 +115,7 @@ def read_rgb(path: Path) -> "Image":
         raise DataError(f"cannot read {path}: {error.strerror}; check that the file is still there and its permissions") from error
     try:
         with Image.open(BytesIO(content)) as opened:
-            return _to_rgb(ImageOps.exif_transpose(opened))
+            return to_rgb(ImageOps.exif_transpose(opened))
     except MemoryError:
         raise
     except Exception as error:  # decoders raise whatever they like on damaged bytes
@@ -125,7 +125,7 @@ def read_rgb(path: Path) -> "Image":
         ) from error
 
 
-def _to_rgb(image: "Image") -> "Image":
+def to_rgb(image: "Image") -> "Image":
     from PIL import Image
 
     if image.mode == "F":

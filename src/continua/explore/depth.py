@@ -1,0 +1,158 @@
+"""Inside a block: the state h(t) as it moves, what the network would say at each t, and the steps the solver took."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from continua.analysis.accuracy import has_time
+from continua.analysis.pattern_completion import states
+from continua.errors import ConfigError
+from continua.explore.perturb import Solver, solved_by
+from continua.report import Axis, Figure, Maps, Series
+
+MOMENTS = 21
+
+
+@dataclass(frozen=True)
+class StepList:
+    """Every step the solver tried: where it began, how long it was, its error relative to the tolerance, and whether it was accepted."""
+
+    t: tuple[float, ...]
+    size: tuple[float, ...]
+    error: tuple[float, ...]
+    accepted: tuple[bool, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """One image's way through a block: `states` (time, channel, height, width) at `times`, class probabilities (time, class) there.
+
+    `steps` and `nfe` are None for a block without a solver, whose `times` are the places 0, 1, … of its states.
+    """
+
+    block: int
+    times: tuple[float, ...]
+    states: np.ndarray
+    probabilities: np.ndarray
+    nfe: int | None
+    steps: StepList | None
+
+    @property
+    def continuous(self) -> bool:
+        return self.steps is not None
+
+    def liveliest(self, count: int) -> list[int]:
+        """The channels that change most on the way, in their own order."""
+        change = np.square(self.states[-1] - self.states[0]).mean((1, 2))
+        return sorted(np.argsort(-change, kind="stable")[:count].tolist())
+
+
+@torch.no_grad()
+def path(model: Any, image: Tensor, block: int, moments: int = MOMENTS) -> Path:
+    """Follow one image through a block. The probabilities at t are the network's if the block ended there: h(t) goes on as its output."""
+    if len(image) != 1:
+        raise ConfigError(f"one image is followed at a time; got {len(image)}")
+    net = recording(model)
+    found, times = states(net, image, block, moments)
+    stats = net.stats[block]
+    steps = None if stats is None or stats.steps is None else _step_list(stats.steps)
+    logits = continued(net, image, found[:, 0], block)
+    nfe = None if stats is None else int(torch.as_tensor(stats.nfe).sum())
+    return Path(block, tuple(times), found[:, 0].float().numpy(), functional.softmax(logits.double(), 1).numpy(), nfe, steps)
+
+
+def recording(model: Any) -> Any:
+    """The same network with statistics of its own that keep every step; images of one batch do not share steps where steps are adaptive."""
+    adaptive = [block for block in model.blocks if has_time(block) and block.solver.steps is None and block.solver.tableau.explicit]
+    alone = dict(control="sample", gradient="checkpoint", segments=None) if adaptive else {}
+    return solved_by(model, Solver(), record_steps=True, **alone)
+
+
+@torch.no_grad()
+def continued(model: Any, image: Tensor, h: Tensor, block: int) -> Tensor:
+    """Logits when the outputs of `block` are the states h (batch, …) of this one image."""
+    reached = [state.expand(len(h), *state.shape[1:]) for state in model.forward_scales(image)[:block]] if model.multiscale else []
+    reached.append(h)
+    for index in range(block + 1, len(model.blocks)):
+        h = model.blocks[index](model.transitions[index - 1](h))
+        reached.append(h)
+    return model.forward_head(reached if model.multiscale else h)
+
+
+def difference(intact: Path, other: Path) -> np.ndarray:
+    """D(t) = Σ|h_intact − h_other| / Σ|h_intact| over all features of the block (DCN §3.2)."""
+    apart = np.abs(intact.states - other.states).sum((1, 2, 3), dtype=np.float64)
+    return apart / np.abs(intact.states).sum((1, 2, 3), dtype=np.float64)
+
+
+def _step_list(log: Any) -> StepList:
+    t, h, error, accepted = (torch.as_tensor(part).cpu().tolist() for part in (log.t, log.h, log.error, log.accepted))
+    return StepList(tuple(t), tuple(h), tuple(error), tuple(bool(yes) for yes in accepted))
+
+
+# --- what is shown ----------------------------------------------------------------------------------------------------
+
+
+def maps(found: Path, channels: list[int], values: np.ndarray | None = None, title: str = "h(t)") -> Maps:
+    """Maps of some channels at every moment; `values` in place of the states where something else is shown, such as a difference."""
+    shown = (found.states if values is None else values)[:, channels].transpose(1, 0, 2, 3)
+    rows, columns = [f"channel {channel}" for channel in channels], [_moment(found, t) for t in found.times]
+    return Maps(f"states-block{found.block + 1}", f"{title} in block {found.block + 1}", rows, columns, shown, "h (no unit)")
+
+
+def probability_curves(found: Path, classes: tuple[str, ...], most: int = 5) -> Figure:
+    """p(t) of the classes that are ever likeliest, with the solver's steps on the axis."""
+    top = sorted(np.argsort(-found.probabilities.max(0), kind="stable")[:most].tolist())
+    series = [Series(classes[place], found.times, 100 * found.probabilities[:, place], style=_style(found)) for place in top]
+    limits = (-4.0, 104.0)
+    title = "Class probabilities if the block ended at t"
+    return Figure("probabilities", title, _time(found), Axis("probability", "%", limits=limits), [*series, *_ticks(found, -4.0)])
+
+
+def difference_curve(found: Path, apart: dict[str, np.ndarray]) -> Figure:
+    """D(t) for one or several changed images, with the solver's steps on the axis."""
+    series = [Series(name, found.times, values, style=_style(found)) for name, values in apart.items()]
+    title = f"D(t) in block {found.block + 1}"
+    return Figure("difference", title, _time(found), Axis("D, relative to h"), [*series, *_ticks(found, 0.0)])
+
+
+def step_sizes(found: Path) -> Figure:
+    """Every step: where it began and how long it was; rejected ones apart."""
+    steps = found.steps
+    if steps is None:
+        raise ConfigError(f"block {found.block + 1} has no solver, so no steps")
+    groups = {"accepted": True, "rejected": False}
+    series = []
+    for place, (name, wanted) in enumerate(groups.items()):
+        chosen = [k for k, accepted in enumerate(steps.accepted) if accepted is wanted]
+        if chosen or wanted:
+            points = [steps.t[k] for k in chosen], [steps.size[k] for k in chosen]
+            series.append(Series(f"{name}: {len(chosen)}", *points, style="both" if wanted else "points", colour=place))
+    title = f"Steps of the solver: {found.nfe} evaluations of f"
+    limits = (found.times[0], found.times[-1])
+    return Figure("steps", title, Axis("t at which a step begins", limits=limits), Axis("size of the step"), series)
+
+
+def _ticks(found: Path, level: float) -> list[Series]:
+    if found.steps is None:
+        return []
+    begun = [t for t, accepted in zip(found.steps.t, found.steps.accepted, strict=True) if accepted]
+    refused = [t for t, accepted in zip(found.steps.t, found.steps.accepted, strict=True) if not accepted]
+    made = [Series("solver steps", begun, [level] * len(begun), style="points", colour=6)]
+    return made + ([Series("rejected steps", refused, [level] * len(refused), style="points", colour=1)] if refused else [])
+
+
+def _time(found: Path) -> Axis:
+    return Axis("t") if found.continuous else Axis("state of the block, from its input", whole=True)
+
+
+def _style(found: Path) -> Any:
+    return "line" if found.continuous else "both"
+
+
+def _moment(found: Path, t: float) -> str:
+    return f"t = {t:.2f}" if found.continuous else ("input" if t == 0 else f"after step {t:.0f}" if len(found.times) > 2 else "output")

@@ -1,0 +1,122 @@
+"""The demo networks: small ones on the embedded digits, trained when they are first wanted and kept in the user's cache folder.
+
+A process of its own trains, by `continua train` like any other run. So a page that is closed stops nothing, and a training that was
+stopped goes on where it was.
+"""
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from continua.errors import ConfigError
+from continua.train import Recipe, Run, identity, load_recipe, resolve
+from continua.train.parse import write_yaml
+from continua.train.recipe import Optimiser, Schedule
+
+
+@dataclass(frozen=True)
+class Demo:
+    """A demo network: what it is called, what it shows, and the folder of its run, there or to be made."""
+
+    name: str
+    text: str
+    recipe: Recipe
+    folder: Path
+
+    @property
+    def ready(self) -> bool:
+        return Run(self.folder).result is not None
+
+
+def cache_folder() -> Path:
+    """Where demo networks are kept."""
+    from platformdirs import user_cache_path
+
+    return user_cache_path("continua", appauthor=False) / "explore"
+
+
+def demos(cache: Path | None = None, changes: Mapping[str, Any] | None = None) -> list[Demo]:
+    """The networks that can be had without training any oneself; `changes` to their recipes are for tests."""
+    coupled = Recipe(
+        model="resnet4_anodev2_c1",
+        model_options={"channels": [8]},
+        data="digits16",
+        epochs=6,
+        batch_size=32,
+        optimiser=Optimiser(kind="adamw", lr=0.02, evolution_lr_factor=5.0),
+        schedule=Schedule(kind="cosine", warmup=0.5),
+        selection="last",
+    )
+    made = {
+        "demo: DCN-ODE": ("continuous in space and depth (the network of `continua demo`, trained for 6 epochs instead of 10)", _short()),
+        "demo: ANODEV2": ("its kernels evolve with depth, by reaction, diffusion and advection", coupled),
+    }
+    found = []
+    for name, (text, recipe) in made.items():
+        recipe = resolve(recipe if not changes else _changed(recipe, changes), "cpu")
+        # Named by its recipe: another version of this file does not take an old network for the new one.
+        found.append(Demo(name, text, recipe, (cache or cache_folder()) / f"{recipe.model}-{identity(recipe)[:8]}"))
+    return found
+
+
+def _short() -> Recipe:
+    return load_recipe("demo", {"epochs": 6, "test_every": 0})
+
+
+def _changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
+    from dataclasses import replace
+
+    return replace(recipe, **changes)
+
+
+class Training:
+    """A demo network on its way. `done` is the share of epochs that are finished."""
+
+    def __init__(self, demo: Demo) -> None:
+        self.demo, self.run = demo, Run(demo.folder)
+        self._log = demo.folder.with_suffix(".log")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Begin or go on; nothing where another process trains it already, or it is finished."""
+        if self.demo.ready or self.run.owner() is not None:
+            return
+        self.demo.folder.parent.mkdir(parents=True, exist_ok=True)
+        recipe = self.demo.folder.with_suffix(".yaml")
+        recipe.write_text(write_yaml(self.demo.recipe), "utf-8")
+        begun = self.run.exists
+        what = ["--resume", str(self.demo.folder)] if begun else ["--recipe", str(recipe), "--out", str(self.demo.folder)]
+        with self._log.open("wb") as log:
+            words = [sys.executable, "-m", "continua", "train", *what, "--progress", "off", "--device", "cpu"]
+            self._process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+
+    @property
+    def epochs(self) -> tuple[int, int]:
+        """Finished epochs, and all."""
+        lines = [line for line in self.run.lines() if line.get("event") == "epoch"]
+        return len(lines), self.demo.recipe.epochs
+
+    @property
+    def loss(self) -> float | None:
+        """That of the last finished epoch."""
+        lines = [line for line in self.run.lines() if line.get("event") == "epoch"]
+        return lines[-1]["loss"] if lines else None
+
+    def finished(self) -> bool:
+        """Whether the network is ready; a `ConfigError` where its training ended without it."""
+        if self.demo.ready:
+            return True
+        if self._process is not None and self._process.poll() is not None:
+            told = self._log.read_text("utf-8", errors="replace").strip().splitlines()
+            self._process = None
+            if not self.demo.ready:
+                raise ConfigError(f"the demo network could not be trained: {told[-1] if told else 'its process ended'} (see {self._log})")
+            return True
+        return False
+
+    @property
+    def running(self) -> bool:
+        return (self._process is not None and self._process.poll() is None) or self.run.owner() is not None

@@ -1,0 +1,152 @@
+"""The network under the lens: a run's weights and data, loaded as plain data. Nothing in a run's folder is ever executed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float32, UInt8
+from torch import Tensor
+
+from continua.data import Augmentation, DataSet, MemorySplit, load
+from continua.data.catalogue import CATALOGUE
+from continua.errors import ConfigError, ContinuaError
+from continua.explore.image import Picture, from_data
+from continua.models import Network, from_pretrained, model_entry
+from continua.models.pretrained import CONFIG, WEIGHTS
+from continua.train.find import RunIndex
+from continua.train.run import Run
+from continua.train.subject import subject_of
+
+STAND_IN = "digits32"  # embedded: there is always something to look at
+SHOWN = 200  # images of a data set that can be picked
+
+
+@dataclass(frozen=True, eq=False)
+class Explored:
+    """A network ready to be looked into.
+
+    `shape` is that of its images; `preprocess` makes floats of their bytes; `pictures` are some to pick from, and `absent` says why they
+    are not of the network's own data where they are not. `key` is a digest of its weights.
+    """
+
+    name: str
+    key: str
+    model: Network
+    shape: tuple[int, int, int]
+    classes: tuple[str, ...]
+    preprocess: Augmentation
+    pictures: tuple[Picture, ...]
+    about: str
+    absent: str = ""
+
+    def floats(self, image: UInt8[Tensor, "1 channels height width"]) -> Float32[Tensor, "1 channels height width"]:
+        """Bytes as the network reads them."""
+        return self.preprocess.apply(image, 0, 0, torch.zeros(len(image), dtype=torch.int64))
+
+
+def open_run(folder: "str | Path", data_dir: Path | None = None) -> Explored:
+    """The network of a finished run, or of a folder that `save_pretrained` wrote. Every problem is a `ContinuaError` in one sentence."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ConfigError(f"{folder} is not a folder; expected that of a finished run, as `continua train` and `continua demo` make them")
+    try:
+        if (folder / "config.yaml").is_file():
+            return _of_run(folder, data_dir)
+        if (folder / CONFIG).is_file():
+            return _of_weights(folder)
+    except ContinuaError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, OSError, RuntimeError) as error:  # files that are not what their names say
+        raise ConfigError(f"{folder} has files that no training wrote ({type(error).__name__}: {error}); train it again") from error
+    found = sorted(path.name for path in folder.iterdir())
+    told = f"it holds {', '.join(found[:4])}{' …' if len(found) > 4 else ''}" if found else "it is empty"
+    raise ConfigError(f"{folder} is not a run: it has neither config.yaml nor {CONFIG}; {told}")
+
+
+def known_runs(runs: "str | Path | None" = None) -> list[Path]:
+    """Folders of finished classifiers under the folder of all runs."""
+    found = RunIndex(runs).known.values()
+    return [run.folder for run in found if (run.best / WEIGHTS).is_file() and (run.best / CONFIG).is_file() and _classifies(run)]
+
+
+def _classifies(run: Run) -> bool:
+    try:
+        return run.recipe.task == "classify"
+    except (ContinuaError, OSError, ValueError):
+        return False
+
+
+def _of_run(folder: Path, data_dir: Path | None) -> Explored:
+    subject = subject_of(folder, device="cpu", data_dir=data_dir, quiet=True)
+    if subject.recipe["task"] != "classify":
+        raise ConfigError(f"{folder} holds a decoder of images; the explorer looks into classifiers. Try the run it was trained from")
+    model = subject.model
+    pictures, classes, shape, absent = _data_of(subject, model)
+    told = [f"`{model.name}`, {_parameters(model):,} parameters", f"trained on {subject.data}"]
+    if subject.result and subject.result.get("test_accuracy") is not None:
+        told.append(f"test accuracy {subject.result['test_accuracy']:.1%}")
+    return Explored(_shown_name(folder), subject.weights, model, shape, classes, subject.preprocess, pictures, " · ".join(told), absent)
+
+
+def _of_weights(folder: Path) -> Explored:
+    import hashlib
+
+    model = from_pretrained(folder)
+    channels = int(model.options.get("in_channels", 3))
+    side = model_entry(model.name).image_size
+    key = hashlib.sha256((folder / WEIGHTS).read_bytes() + (folder / CONFIG).read_bytes()).hexdigest()
+    absent = "These are weights alone, which name no data set: the embedded digits stand in. Upload an image of the kind it was trained on."
+    classes = _numbered(model, (channels, side, side))
+    about = f"`{model.name}`, {_parameters(model):,} parameters"
+    return Explored(_shown_name(folder), key, model, (channels, side, side), classes, Augmentation(), _stand_ins(), about, absent)
+
+
+def _data_of(subject: Any, model: Network) -> tuple[tuple[Picture, ...], tuple[str, ...], tuple[int, int, int], str]:
+    """Pictures, names of classes and the shape of images; stand-ins where the data set is not here."""
+    try:
+        data: DataSet = subject.dataset()
+        images = subject.images(limit=SHOWN, batch_size=SHOWN)
+        pixels, labels = _pixels(images.split)
+        pictures = tuple(
+            from_data(image, f"image {place + 1}", data.classes[int(label)])
+            for place, (image, label) in enumerate(zip(pixels, labels, strict=True))
+        )
+        channels, height, width = pixels.shape[1:]
+        return pictures, data.classes, (channels, height, width), ""
+    except ContinuaError as error:
+        if subject.data not in CATALOGUE:
+            raise
+        shape = CATALOGUE[subject.data].shape
+        absent = f"The images of {subject.data} are not here, so the embedded digits stand in ({error})."
+        return _stand_ins(), _numbered(model, shape), shape, absent
+
+
+def _pixels(split: Any) -> tuple[Tensor, Tensor]:
+    """Bytes of all images of a small split."""
+    if isinstance(split, MemorySplit):
+        return split.images, split.labels
+    return torch.stack([split.decode(index) for index in range(len(split))]), split.labels
+
+
+def _stand_ins() -> tuple[Picture, ...]:
+    split = load(STAND_IN, splits=("test",))["test"]
+    pixels, labels = _pixels(split)
+    return tuple(from_data(image, f"digit {int(label)}", None) for image, label in zip(pixels[:SHOWN], labels, strict=False))
+
+
+@torch.no_grad()
+def _numbered(model: Network, shape: Sequence[int]) -> tuple[str, ...]:
+    """Names for classes that nobody named."""
+    return tuple(f"class {number}" for number in range(model(torch.zeros(1, *shape)).shape[1]))
+
+
+def _parameters(model: Network) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _shown_name(folder: Path) -> str:
+    """The run's name; with its parent's where that says more."""
+    whole = folder.resolve()
+    return whole.name if whole.parent.name in ("", "runs", "explore") else f"{whole.parent.name}/{whole.name}"

@@ -1,0 +1,1 @@
+"""The panels of the page: streamlit only. What they show is computed in the rooms above."""

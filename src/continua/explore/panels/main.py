@@ -1,0 +1,167 @@
+"""The frame of the page: which network, which image, what it says, and the panel that is open."""
+
+import time
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import streamlit as st
+import torch
+from PIL import Image
+
+from continua.errors import ContinuaError
+from continua.explore.first_use import Demo, Training, demos
+from continua.explore.lens import Lens
+from continua.explore.memory import Answers
+from continua.explore.network import Explored, known_runs, open_run
+from continua.explore.panels import compare, depth, perturb, show, space, weight
+from continua.explore.panels.picture import SIDE, chosen, enlarged
+
+PANELS = ("Depth", "Space", "Weight", "Perturb", "Compare")
+STYLE = """<style>
+.block-container {padding-top: 2.5rem; max-width: 1180px}
+[data-testid="stImage"] img {image-rendering: pixelated; border-radius: 4px}
+</style>"""
+
+
+def page(words: Sequence[str]) -> None:
+    """Everything, for the words of the command line."""
+    st.set_page_config("Continua explorer", _icon(), layout="wide")
+    st.html(STYLE)
+    given, runs, data_dir = _arguments(words)
+    places = _places(given, runs)
+    with st.sidebar:
+        st.markdown("## Continua")
+        name = st.selectbox("Network", list(places), key="network")
+    try:
+        network = _opened(places[name], data_dir)
+    except ContinuaError as error:
+        show.said(error)
+        st.caption("Choose another network on the left.")
+        return
+    if network is None:
+        return
+    with st.sidebar:
+        st.caption(network.about)
+        picture, inverted = chosen(network)
+    lens = Lens(network, picture, inverted, _answers())
+    try:
+        _head(lens)
+        _panel(lens, places, name, data_dir)
+    except ContinuaError as error:
+        show.said(error)
+
+
+def _icon() -> Any:
+    """A wave, drawn here: streamlit would fetch any icon it has a name for from elsewhere."""
+    x, y = np.meshgrid(np.linspace(0, 2 * np.pi, 64), np.linspace(1.6, -1.6, 64))
+    ink = np.clip(1.6 - 5 * np.abs(y - np.sin(x)), 0, 1)
+    return Image.fromarray(np.dstack([0 * x, 0 * x + 114, 0 * x + 178, 255 * ink]).astype(np.uint8))
+
+
+def _arguments(words: Sequence[str]) -> tuple[list[str], str | None, Path | None]:
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_argument("run", nargs="*")
+    parser.add_argument("--runs", default=None)
+    parser.add_argument("--data_dir", type=Path, default=None)
+    found = parser.parse_args(list(words))
+    return found.run, found.runs, found.data_dir
+
+
+@st.cache_resource(show_spinner=False)
+def _answers() -> Answers:
+    torch.set_grad_enabled(False)
+    return Answers()
+
+
+@st.cache_resource(show_spinner=False)
+def _demos() -> list[Demo]:
+    return demos()
+
+
+def _places(given: list[str], runs: str | None) -> dict[str, "Path | Demo"]:
+    """Names of networks to choose from: those asked for, those that were trained, then the demos."""
+    folders = [Path(folder) for folder in given]
+    folders += [folder for folder in known_runs(runs) if folder.resolve() not in {one.resolve() for one in folders}]
+    # The demo's continuous network first, where `continua demo` has trained it.
+    ordered = folders[: len(given)] + sorted(folders[len(given) :], key=lambda folder: folder.parts[-2:] != ("demo", "dcn_ode"))
+    places: dict[str, Path | Demo] = {}
+    for folder in ordered:
+        name = folder.name if folder.name not in places else str(folder)
+        places[name if folder.parent.name != "demo" else f"demo/{folder.name}"] = folder
+    trained = any(folder.parts[-2:] == ("demo", "dcn_ode") for folder in folders)
+    for demo in _demos():
+        if not (trained and demo.recipe.model == "dcn_ode"):
+            places[demo.name] = demo
+    return places
+
+
+def _opened(place: "Path | Demo", data_dir: Path | None) -> Explored | None:
+    """The network; None while it is being trained, which the page then shows."""
+    if isinstance(place, Path):
+        return _read(str(place), str(data_dir or ""), _stamp(place))
+    if not place.ready:
+        _train(place)
+        return None
+    return _read(str(place.folder), "", _stamp(place.folder))
+
+
+@st.cache_resource(show_spinner="reading the network …", max_entries=8)
+def _read(folder: str, data_dir: str, stamp: float) -> Explored:
+    return open_run(folder, Path(data_dir) if data_dir else None)
+
+
+def _stamp(folder: Path) -> float:
+    """When its files last changed: a run that was trained anew is read anew."""
+    return max(
+        (path.stat().st_mtime for path in (*folder.glob("best/*"), *folder.glob("config.*"), *folder.glob("*.safetensors"))), default=0.0
+    )
+
+
+@st.cache_resource(show_spinner=False)
+def _trainings() -> dict[str, Training]:
+    return {}
+
+
+def _train(demo: Demo) -> None:
+    """The first use of a demo network: train it, and say how far it is."""
+    training = _trainings().setdefault(demo.name, Training(demo))
+    st.markdown(f"### {demo.name}: trained on first use")
+    st.markdown(f"A small network on the embedded digits, {demo.text}. This takes a minute or two on two cores, once; it is then kept.")
+    if not training.running:
+        training.start()
+    bar = st.progress(0.0, "starting …")
+    while not training.finished():
+        done, epochs = training.epochs
+        told = f", loss {training.loss:.3f}" if training.loss is not None else ""
+        bar.progress(done / epochs, f"epoch {min(done + 1, epochs)} of {epochs}{told}")
+        time.sleep(0.5)
+    st.rerun()
+
+
+def _head(lens: Lens) -> None:
+    """The image and what the network says of it."""
+    left, right = st.columns([1, 4])
+    left.image(enlarged(lens.shown()), width=SIDE, caption="what the network sees")
+    found, classes = lens.outcome(), lens.network.classes
+    with right:
+        if found.problem:
+            st.warning(found.problem)
+            return
+        label = lens.picture.label
+        verdict = "" if label is None else (" · right" if label == classes[found.best] else f" · wrong: it is {label}")
+        st.markdown(f"### {classes[found.best]}  \n{100 * found.probabilities.max():.1f} %{verdict}")
+        blocks = " + ".join(map(str, found.nfe))
+        told = f"{sum(found.nfe)} evaluations of f ({blocks}), {sum(found.rejected)} rejected steps, " if found.nfe else "no solver, "
+        st.caption(f"{lens.network.name}: {told}{1000 * found.seconds:.1f} ms for this pass.")
+
+
+def _panel(lens: Lens, places: dict[str, "Path | Demo"], name: str, data_dir: Path | None) -> None:
+    """Only the panel that is open is computed."""
+    opened = st.segmented_control("Panel", PANELS, default=PANELS[0], key="panel", label_visibility="collapsed") or PANELS[0]
+    if opened == "Compare":
+        compare.panel(lens, list(places), name, lambda other: _opened(places[other], data_dir))
+    else:
+        {"Depth": depth, "Space": space, "Weight": weight, "Perturb": perturb}[opened].panel(lens)

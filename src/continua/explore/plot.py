@@ -1,0 +1,189 @@
+"""Maps for the browser, as plain data for plotly: side by side, or one after the other under a slider of time that also plays."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from continua.report import Figure, Maps
+from continua.report.palette import colour
+from continua.report.plot import plotly_figure
+
+ROW, HEAD, GAP = 112, 26, 0.02  # pixels of a row and of the words above it; share of the width between columns
+GREY = "rgba(128,128,128,0.35)"  # on light paper and on dark
+CLEAR = "rgba(0,0,0,0)"
+Plot = dict[str, Any]
+
+
+def chart(figure: Figure, height: int = 300) -> Plot:
+    """Curves and bars, as in reports; points are drawn over lines."""
+    found = plotly_figure(figure)
+    found["layout"] |= {"height": height, "margin": {"l": 56, "r": 12, "t": 12, "b": 48}}
+    for trace in found["data"]:
+        if trace.get("name") in ("solver steps", "rejected steps"):  # ticks of the time axis
+            refused = trace["name"] == "rejected steps"
+            trace["marker"] |= {"symbol": "x-thin-open" if refused else "line-ns-open", "size": 12, "line": {"width": 2}}
+            trace["cliponaxis"] = False
+    return found
+
+
+def grid(maps: Maps, row: int = ROW) -> Plot:
+    """Every map in its place, named along the edges. Maps of one scale are one picture: plotly is slow with many small ones."""
+    groups = [range(len(maps.rows))] if maps.one_scale else [range(k, k + 1) for k in range(len(maps.rows))]
+    height = len(maps.rows) * (row + 6) + HEAD
+    layout, data, top = _layout(height), [], 1 - HEAD / height
+    for place, group in enumerate(groups):
+        share = len(group) * (row + 6) / height
+        values, centres = _mosaic(maps.values[group.start : group.stop])
+        layout |= _axes(place, (0.0, 1.0), (top - share + 6 / height, top))
+        axis = str(place + 1) if place else ""
+        named = {"showticklabels": True, "tickfont": {"size": 12}, "automargin": True}
+        if place == 0:
+            layout["xaxis"] |= named | {"tickvals": centres[1], "ticktext": list(maps.columns), "side": "top", "tickangle": 0}
+        if len(maps.rows) > 1:
+            layout[f"yaxis{axis}"] |= named | {"tickvals": centres[0], "ticktext": [maps.rows[k] for k in group]}
+        data.append(_heat(values, place, *_span(values), maps.label))
+        top -= share
+    return {"data": data, "layout": layout}
+
+
+def _mosaic(values: np.ndarray) -> tuple[np.ndarray, tuple[list[float], list[float]]]:
+    """Maps (rows, columns, height, width) as one, with gaps between them; and where their middles are."""
+    rows, columns, height, width = values.shape
+    gap = max(1, min(height, width) // 10)
+    whole = np.full((rows * (height + gap) - gap, columns * (width + gap) - gap), np.nan)
+    for r in range(rows):
+        for c in range(columns):
+            whole[r * (height + gap) : r * (height + gap) + height, c * (width + gap) : c * (width + gap) + width] = values[r, c]
+    middles = [[k * (size + gap) + (size - 1) / 2 for k in range(count)] for count, size in ((rows, height), (columns, width))]
+    return whole, (middles[0], middles[1])
+
+
+def player(maps: Maps, bars: "tuple[tuple[str, ...], np.ndarray] | None" = None, across: int = 4, row: int = ROW) -> Plot:
+    """One row of maps at a time, its columns being moments: a slider moves through them, a button plays them.
+
+    bars   names of classes and their probabilities (moment, class), drawn below and moving along
+    """
+    count, moments = len(maps.rows), len(maps.columns)
+    across = min(across, count)
+    lines = math.ceil(count / across)
+    below = 150 if bars else 0
+    height = lines * (row + HEAD) + (below + HEAD if bars else 0)
+    layout = _layout(height)
+    data, spans = [], [_span(maps.values if maps.one_scale else maps.values[k]) for k in range(count)]
+    for k in range(count):
+        top = 1 - ((k // across) * (row + HEAD) + HEAD) / height
+        where = _share(k % across, across)
+        layout |= _axes(k, where, (top - row / height, top))
+        data.append(_heat(maps.values[k, 0], k, *spans[k], maps.label))
+        layout["annotations"].append(_words(maps.rows[k], where[0], top))
+    if bars:
+        layout |= _bar_axes(count, (0.0, below / height))
+        layout["annotations"].append(_words("class probabilities (%)", 0.0, (below + 2) / height))
+        data.append(_bars(*bars, 0, count))
+    # A frame holds only what moves.
+    frames = []
+    for moment, name in enumerate(maps.columns):
+        moved: list[Plot] = [{"type": "heatmap", "z": _compact(maps.values[k, moment])} for k in range(count)]
+        moved += [{"type": "bar", "y": (100 * bars[1][moment]).round(2).tolist()}] if bars else []
+        frames.append({"name": name, "data": moved, "traces": list(range(len(moved)))})
+    layout |= _controls(maps.columns, height)
+    layout["meta"] = {"moments": moments}
+    return {"data": data, "layout": layout, "frames": frames}
+
+
+def _heat(values: np.ndarray, place: int, low: float, high: float, label: str) -> Plot:
+    axis = str(place + 1) if place else ""
+    hover = f"%{{z:.4~g}}<extra>{label}</extra>"
+    look = {"colorscale": "Cividis", "zmin": low, "zmax": high, "showscale": False, "hovertemplate": hover, "hoverongaps": False}
+    return {"type": "heatmap", "z": _compact(values), "xaxis": f"x{axis}", "yaxis": f"y{axis}", **look}
+
+
+def _compact(values: np.ndarray) -> np.ndarray:
+    """Half the bytes: plotly sends arrays as they are, and the eye sees no eighth digit."""
+    return np.ascontiguousarray(values, dtype=np.float32)
+
+
+def _bars(names: tuple[str, ...], shares: np.ndarray, moment: int, place: int) -> Plot:
+    axis = str(place + 1)
+    y = (100 * shares[moment]).round(2).tolist()
+    hover = "%{x}: %{y:.1f} %<extra></extra>"
+    where = {"xaxis": f"x{axis}", "yaxis": f"y{axis}", "marker": {"color": colour(0)}, "hovertemplate": hover}
+    return {"type": "bar", "x": list(names), "y": y, **where}
+
+
+def _bar_axes(place: int, domain: tuple[float, float]) -> Plot:
+    axis = str(place + 1)
+    x = {"anchor": f"y{axis}", "type": "category", "domain": [0.04, 1.0], "fixedrange": True}
+    return {f"xaxis{axis}": x, f"yaxis{axis}": {"anchor": f"x{axis}", "domain": list(domain), "range": [0, 100], "fixedrange": True}}
+
+
+def _axes(place: int, across: tuple[float, float], up: tuple[float, float]) -> Plot:
+    """Square pixels, no ticks, the first row on top."""
+    axis = str(place + 1) if place else ""
+    bare = {"showticklabels": False, "ticks": "", "showgrid": False, "zeroline": False, "showline": False, "fixedrange": True}
+    x = bare | {"domain": list(across), "anchor": f"y{axis}", "constrain": "domain", "constraintoward": "left"}
+    y = bare | {"domain": list(up), "anchor": f"x{axis}", "autorange": "reversed", "scaleanchor": f"x{axis}", "constrain": "domain"}
+    return {f"xaxis{axis}": x, f"yaxis{axis}": y | {"constraintoward": "top"}}
+
+
+def _share(column: int, columns: int) -> tuple[float, float]:
+    """The part of the width that a column has."""
+    return column / columns, (column + 1) / columns - (GAP if columns > 1 else 0.0)
+
+
+def _words(text: str, x: float, y: float) -> Plot:
+    look = {"showarrow": False, "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom", "font": {"size": 12}}
+    return {"text": text, "x": x, "y": y, **look}
+
+
+def _span(values: np.ndarray) -> tuple[float, float]:
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    return (low, high) if high > low else (low - 0.5, high + 0.5)
+
+
+def _layout(height: int) -> Plot:
+    margin = {"l": 4, "r": 4, "t": 4, "b": 8}
+    return {"height": height + 12, "margin": margin, "annotations": [], "paper_bgcolor": CLEAR, "plot_bgcolor": CLEAR, "showlegend": False}
+
+
+def _controls(names: Any, height: int) -> Plot:
+    """A slider of moments and a button that plays them. Changes are drawn at once: half-way maps would be none of the network's."""
+    still = {"mode": "immediate", "frame": {"duration": 0, "redraw": True}, "transition": {"duration": 0}}
+    run = {"fromcurrent": True, "frame": {"duration": 120, "redraw": True}, "transition": {"duration": 0}}
+    steps = [{"label": name, "method": "animate", "args": [[name], still]} for name in names]
+    slider = {
+        "active": 0,
+        "x": 0.14,
+        "len": 0.86,
+        "y": 0,
+        "yanchor": "top",
+        "pad": {"t": 34, "b": 4},
+        "currentvalue": {"xanchor": "left", "font": {"size": 14}},
+        "ticklen": 0,
+        "minorticklen": 0,
+        "font": {"size": 1, "color": CLEAR},
+        "bgcolor": GREY,
+        "activebgcolor": colour(0),
+        "bordercolor": GREY,
+        "steps": steps,
+    }
+    buttons = [
+        {"label": "▶", "method": "animate", "args": [None, run]},
+        {"label": "❚❚", "method": "animate", "args": [[None], still]},
+    ]
+    menu = {
+        "type": "buttons",
+        "direction": "right",
+        "showactive": False,
+        "x": 0,
+        "xanchor": "left",
+        "y": 0,
+        "yanchor": "top",
+        "pad": {"t": 44, "r": 8},
+        "bgcolor": CLEAR,
+        "bordercolor": GREY,
+        "font": {"color": colour(0)},
+        "buttons": buttons,
+    }
+    return {"sliders": [slider], "updatemenus": [menu], "height": height + 100, "margin": {"l": 4, "r": 4, "t": 4, "b": 92}}
