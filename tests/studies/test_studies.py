@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from continua import ConfigError
+from continua.cli import main
 from continua.studies import STUDIES, find_study, keep, reproduce, train_here
 from continua.studies.reproduce import KEPT
 from continua.studies.runs import Places, wanted_runs
@@ -14,7 +15,7 @@ from continua.train.resolution import identity
 from continua.train.setup import RunOptions
 
 pytestmark = pytest.mark.filterwarnings("ignore::continua.ContinuaWarning")
-QUICK = ["dcn/table2a"]
+QUICK = ["dcn/table2a", "anodev2/table1", "features/table1", "rknet/table1"]  # one of each paper
 OPTIONS = RunOptions(progress="off")
 
 
@@ -89,3 +90,36 @@ def test_a_kept_study_is_found_again_without_its_runs(runs, tmp_path, monkeypatc
 def test_an_unknown_study_is_refused_with_the_nearest():
     with pytest.raises(ConfigError, match="did you mean dcn/table2a"):
         find_study("dcn/tabel2a")
+
+
+def test_every_output_says_what_was_reduced_and_how_it_was_computed(runs):
+    found = smoke("dcn/table2a", runs)
+    for text in [(found.folder / name).read_text("utf-8") for name in ("page.md", "page.html")]:
+        assert f"Reduced from the paper: {found.study.setting('smoke').reduced[0]}." in text
+        assert "threads 1" in text
+        assert "precision float32" in text
+    environment = json.loads((found.folder / "results.json").read_text("utf-8"))["entry"]["environment"]
+    assert environment["precision"] == "float32"
+    assert environment["threads"] == 1
+
+
+def test_the_printed_command_makes_the_same_numbers_again(runs, tmp_path, monkeypatch, capsys):
+    """In a fresh folder, word for word: every number but the time is the same, bit for bit."""
+    found = smoke("dcn/table2a", runs)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CONTINUA_RUNS", raising=False)
+    (command,) = found.entry.commands
+    program, *words = command.split()
+    assert program == "continua"
+    assert main(words) == 0
+    again = tmp_path / "runs" / "studies" / "dcn-table2a" / "smoke" / "results.json"
+    assert lasting(again) == lasting(found.folder / "results.json")
+    assert f"numbers, pictures and page.html in {again.parent.relative_to(tmp_path)}" in capsys.readouterr().out
+
+
+def lasting(results: Path) -> dict:
+    """results.json without what the clock decides."""
+    data = json.loads(results.read_text("utf-8"))
+    for run in data["runs"]:
+        run["result"].pop("seconds")
+    return data

@@ -54,6 +54,8 @@ class Series:
         object.__setattr__(self, "y", _plain_list(self.y))
         if self.error is not None:
             object.__setattr__(self, "error", _plain_list(self.error))
+        if self.style == "line" and len(self.x) == 1:
+            object.__setattr__(self, "style", "both")  # a line of one point shows nothing
         lengths = [len(part) for part in (self.x, self.y, self.error) if part is not None]
         if len(set(lengths)) > 1:
             raise ConfigError(f"series {self.name!r} has x, y and error of lengths {lengths}; expected one of each per point")

@@ -1,5 +1,6 @@
 """Figures for the browser: what plotly draws, as plain data. Colours of paper and ink are left to the page, which knows light and dark."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,8 @@ def plotly_figure(figure: Figure) -> dict[str, Any]:
     """Traces and layout."""
     traces = [trace for place, series in enumerate(figure.series) for trace in _traces(series, place, figure)]
     layout = {
-        "xaxis": _axis(figure.x) | ({"type": "category"} if _named(figure) else {}) | _whole(figure),
-        "yaxis": _axis(figure.y),
+        "xaxis": _axis(figure.x) | ({"type": "category"} if _named(figure) else _ticks(figure.x, [one.x for one in figure.series])),
+        "yaxis": _axis(figure.y) | _ticks(figure.y, [one.y for one in figure.series]),
         "showlegend": len(figure.series) > 1,
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         "margin": {"l": 64, "r": 16, "t": 16, "b": 56},
@@ -34,15 +35,17 @@ def _axis(axis: Axis) -> dict[str, Any]:
     found: dict[str, Any] = {"title": {"text": axis.text}, "type": "log" if axis.log else "-", "zeroline": False, "automargin": True}
     if axis.limits:
         found["range"] = [float(np.log10(limit)) for limit in axis.limits] if axis.log else list(axis.limits)
-    if axis.log:
-        found |= {"exponentformat": "power", "dtick": 1}
     return found
 
 
-def _whole(figure: Figure) -> dict[str, Any]:
-    """Over a few epochs plotly would mark halves of them."""
-    x = [value for series in figure.series for value in series.x]
-    return {"dtick": 1} if figure.x.whole and x and float(max(x)) - float(min(x)) < 10 else {}
+def _ticks(axis: Axis, values: Sequence[Any]) -> dict[str, Any]:
+    """Powers of ten over decades, also numbers between them over less; whole numbers over a few epochs, where plotly would mark halves."""
+    known = [float(value) for some in values for value in some if np.isfinite(value) and (value > 0 or not axis.log)]
+    low, high = axis.limits or ((min(known), max(known)) if known else (1.0, 1.0))
+    if axis.log:
+        decades = np.log10(high / low)
+        return {"exponentformat": "power", "dtick": 1} if decades >= 2 else {"dtick": "D2" if decades >= 1 else "D1"}
+    return {"dtick": 1} if axis.whole and high - low < 10 else {}
 
 
 def _traces(series: Series, place: int, figure: Figure) -> list[dict[str, Any]]:

@@ -37,7 +37,7 @@ class State:
         elif self.finished:
             here = f"partly: {self.finished} of {self.total} runs"
         else:
-            here = "not run" + (f": {self.total} runs" if self.total else "")
+            here = "not run" + (f": {self.total} run{'s' * (self.total > 1)}" if self.total else "")
         return here + (f" (done at {', '.join(others)})" if others else "")
 
     @property

@@ -1,0 +1,60 @@
+"""`continua reproduce --list`: how far each study is, and how long the rest will take."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from continua.studies import STUDIES, Row, find_study
+from continua.studies.listing import State, seconds_left, study_states
+from continua.train.setup import RunOptions
+
+
+def state(finished: int | None, total: int = 36, left: float | None = None, written: tuple[str, ...] = ()) -> State:
+    found: Any = dict.fromkeys(written)
+    return State(find_study("dcn/table2a"), "cpu", finished, total, left, found)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (state(0), "not run: 36 runs"),
+        (state(0, total=0), "not run"),
+        (state(5), "partly: 5 of 36 runs"),
+        (state(5, written=("smoke",)), "partly: 5 of 36 runs (done at smoke)"),
+        (state(36, written=("cpu",)), "done"),
+        (state(36, written=("smoke", "cpu")), "done (also at smoke)"),
+        (state(None), "not run: its data set is not here"),
+    ],
+)
+def test_a_study_is_not_run_partly_or_done(given: State, said: str) -> None:
+    assert given.text == said
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(None, ""), (20.0, "about 1 min"), (3000.0, "about 50 min"), (9000.0, "about 2.5 h")])
+def test_the_time_that_is_left_is_told_where_it_is_known(seconds: float | None, said: str) -> None:
+    assert state(5, left=seconds).time == said
+    assert state(36, left=seconds, written=("cpu",)).time == ""
+
+
+def one(label: str, seconds: float | None) -> Any:
+    result = None if seconds is None else {"seconds": seconds}
+    return SimpleNamespace(row=Row(label, "dcn"), finished=result is not None, run=SimpleNamespace(result=result))
+
+
+def test_missing_runs_take_as_long_as_those_of_their_row_did() -> None:
+    wanted = [one("a", 10.0), one("a", None), one("b", 40.0), one("b", None), one("b", None), one("c", None)]
+    assert seconds_left(wanted, total=6) == pytest.approx(10 + 40 + 40 + 25)
+    assert seconds_left(wanted, total=8) == pytest.approx(10 + 40 + 40 + 3 * 25), "runs that are not even known yet take the mean"
+    assert seconds_left([one("a", None)], total=1) is None
+    assert seconds_left([one("a", 5.0)], total=1) == 0
+
+
+def test_every_study_is_listed_with_its_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    formulas = {name: study for name, study in STUDIES.items() if not study.rows("smoke")}
+    monkeypatch.setattr("continua.studies.listing.STUDIES", formulas | {"dcn/fig4a": STUDIES["dcn/fig4a"]})
+    states = {found.study.id: found for found in study_states("smoke", runs=tmp_path, options=RunOptions(progress="off"))}
+    assert states["dcn/fig4a"].text == "not run: 1 run"
+    assert states["dcn/table3"].text == "not run"
