@@ -32,9 +32,9 @@ SERVES = {"explore"}  # would not come back
 
 TINY = dict(channels=[4, 8], stem_padding=1, norm_groups=2, solver=dict(method="rk4", steps=1))
 RUNS: dict[str, tuple[str, dict[str, object]]] = {
-    "x": ("demo", dict(data="digits", per_class=8, epochs=1, model_options=TINY)),
-    "y": ("demo", dict(data="digits", per_class=8, epochs=1, seed=1, model_options=TINY)),
-    "demo/dcn_ode": ("demo", dict(data="digits", per_class=8, epochs=1, seed=2, model_options=TINY)),
+    "x": ("demo", dict(data="digits16", per_class=8, epochs=1, model_options=TINY)),
+    "y": ("demo", dict(data="digits16", per_class=8, epochs=1, seed=1, model_options=TINY)),
+    "demo/dcn_ode": ("demo", dict(data="digits16", per_class=8, epochs=1, seed=2, model_options=TINY)),
     "resnet4_anodev2_c1": (
         "anodev2_resnet",
         dict(model="resnet4_anodev2_c1", data="digits", per_class=8, epochs=1, augmentation=dict(mean=None, std=None)),

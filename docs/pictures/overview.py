@@ -1,9 +1,11 @@
-"""Draw the README's picture: filters as functions of space, states and kernels as functions of depth. `make pictures` runs this.
+"""Draw the README's picture: a digit on its way through a trained network that is continuous in space, depth and weight.
 
-Everything drawn is computed. A shape flows through dh/dt = -h + 2 tanh(3 F(·, ·; t) * h), whose filter F is a second derivative of a
-Gaussian that turns and widens with t; our own solver chooses the steps.
+Everything drawn is computed by the network of overview_net.py, at five times the resolution it was trained at: its filters are functions,
+so every σ is simply multiplied. Plates are h(t) of one channel of block 1, each in its own scale; ticks are the solver's own steps.
+`make pictures` runs this.
 """
 
+import warnings
 from pathlib import Path
 
 import matplotlib
@@ -14,129 +16,151 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap, to_rgb
-from matplotlib.figure import Figure, SubFigure
-from torch.nn.functional import conv2d
+from matplotlib.figure import Figure
+from matplotlib.patches import Circle, Polygon
+from matplotlib.transforms import Affine2D
+from overview_net import digits, enlarged, trained
 
-from continua.ode import Solution, solve
+from continua import ContinuaWarning
+from continua.filters import NJet, ScheduledNJet
+from continua.models.dcn import DCN
 
-T1 = 2.0
-SIZE = 64
-TIMES = np.linspace(0, T1, 6)
+FACTOR, EXAMPLE = 5, 3
+PLATES = np.linspace(0.1, 2.0, 11)  # at t = 0 all is nearly zero: the stem is linear and small
+MOMENTS = np.linspace(0.0, 2.0, 7)
+LEAN = (0.34, 0.30)  # how a plate's own x-axis goes into the picture, for a plate of height 1
+GAP = 0.62  # between plates
 THEMES = {"light": {"ink": "#1f2328", "faint": "#818b98"}, "dark": {"ink": "#e6edf3", "faint": "#8b949e"}}
-COLOURS = ["#d1495b", "#3b7dd8", "#e08e0b", "#2a9d8f"]
 # Zero is transparent, so that the same map suits a light and a dark page; small values are lifted to be seen.
-STRENGTH = np.abs(np.linspace(-1, 1, 255))[:, None] ** 0.75
+STRENGTH = np.abs(np.linspace(-1, 1, 255))[:, None] ** 0.8
 SIGNED = ListedColormap(np.hstack([np.repeat([to_rgb("#2f74e0"), to_rgb("#e0314b")], [127, 128], axis=0), STRENGTH]))
 
 
-def jet(sigma: float, radius: float, points: int) -> list[np.ndarray]:
-    """The Gaussian and its first two scale-normalised derivatives on [-radius, radius]."""
-    u = np.linspace(-radius, radius, points) / sigma
-    g = np.exp(-(u**2) / 2)
-    g /= g.sum()
-    return [g, -u * g, (u**2 - 1) * g]
+def ink_map(ink: str) -> ListedColormap:
+    return ListedColormap(np.hstack([np.tile(to_rgb(ink), (255, 1)), np.linspace(0, 1, 255)[:, None]]))
 
 
-def kernel(t: float, radius: int = 13) -> np.ndarray:
-    """F(·, ·; t): minus the second derivative along the direction π t / 2, at scale σ = 1.5 · 2^(t/2)."""
-    g0, g1, g2 = jet(1.5 * 2 ** (t / 2), radius, 2 * radius + 1)
-    c, s = np.cos(np.pi * t / 2), np.sin(np.pi * t / 2)
-    return -(c * c * np.outer(g0, g2) + 2 * c * s * np.outer(g1, g1) + s * s * np.outer(g2, g0))
+class Seen:
+    """What the network does with one digit."""
+
+    def __init__(self, net: DCN) -> None:
+        images, labels = digits(FACTOR)
+        self.image = images[EXAMPLE, 0].numpy()
+        self.label = int(labels[EXAMPLE])
+        large = enlarged(net, FACTOR)
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", ContinuaWarning)  # σ five times as large is what is wanted here
+            self.chances = large(images[EXAMPLE : EXAMPLE + 1]).softmax(1)[0].numpy()
+            steps = large.stats[0].steps
+            self.ticks = [*steps.t[steps.accepted].tolist(), 2.0]
+            states = large.forward_intermediates(images[EXAMPLE : EXAMPLE + 1], block=0, times=torch.from_numpy(PLATES))
+        channel = int(states[-1, 0].square().mean((1, 2)).argmax())
+        self.states = states[:, 0, channel].numpy()
 
 
-def field(t: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
-    # conv2d does not mirror the kernel; F is even, so that is the convolution.
-    return -h + 2 * torch.tanh(3 * conv2d(h, torch.from_numpy(kernel(float(t)))[None, None], padding="same"))
-
-
-def flow() -> Solution:
-    """A ring with a gap, carried from t = 0 to T1."""
-    y, x = np.mgrid[:SIZE, :SIZE] - (SIZE - 1) / 2
-    ring = (abs(np.hypot(x, y) - 19) < 2.5) & (abs(np.arctan2(y, x)) > 0.5)
-    return solve(field, torch.from_numpy(ring.astype(float))[None, None], 0.0, T1, rtol=1e-4, atol=1e-4, dense=True, record_steps=True)
-
-
-def draw_space(panel: SubFigure, ink: str, faint: str) -> None:
-    """The N-jet of order 2 at three scales."""
-    sigmas, orders = [1, 2, 4], [(0, 0), (1, 0), (0, 1), (2, 0), (1, 1), (0, 2)]
-    axes = panel.subplots(len(orders), len(sigmas), gridspec_kw=dict(left=0.2, right=0.94, top=0.83, bottom=0.09, wspace=0.1, hspace=0.1))
-    for row, (i, j) in zip(axes, orders, strict=True):
-        for ax, sigma in zip(row, sigmas, strict=True):
-            basis = jet(sigma, radius=11, points=45)
-            bare(ax).imshow(np.outer(basis[j], basis[i]), cmap=SIGNED, **symmetric(np.outer(basis[j], basis[i])))
-        name = "G" if i + j == 0 else f"G_{{{'x' * i}{'y' * j}}}"
-        row[0].text(-0.2, 0.5, f"${name}$", transform=row[0].transAxes, ha="right", va="center", color=ink, fontsize=10)
-    for ax, sigma in zip(axes[-1], sigmas, strict=True):
-        ax.text(0.5, -0.2, f"$\\sigma = {sigma}$", transform=ax.transAxes, ha="center", va="top", color=faint, fontsize=9)
-    title(panel, "Space", "a filter is a function, its size is learned", ink, faint, left=0.08)
-
-
-def draw_depth(panel: SubFigure, ink: str, faint: str) -> None:
-    """The state of four pixels, the state of all of them, and the kernel, over the same t."""
-    solution = flow()
-    steps = solution.stats.steps
-    dots = [*steps.t[steps.accepted].tolist(), T1]
-
-    def state(t: float) -> np.ndarray:
-        return solution.interpolate(float(t))[0, 0].numpy()
-
-    curves, states, kernels = panel.subplots(
-        3, 1, gridspec_kw=dict(left=0.08, right=0.985, top=0.83, bottom=0.09, height_ratios=[1.1, 1, 1], hspace=0.14)
+def plate(ax: Axes, picture: np.ndarray, at: float, cmap: object, limit: float | None, edge: str) -> None:
+    """One map as a pane of glass, seen from the side, at `at` on the axis of time."""
+    rows, columns = picture.shape
+    place = Affine2D().scale(1 / columns, 1 / rows) + Affine2D.from_values(LEAN[0], LEAN[1], 0, 1, at, 0)
+    low = -limit if limit else 0
+    ax.imshow(
+        picture[::-1], cmap=cmap, vmin=low, vmax=limit or 1, extent=(0, columns, 0, rows), origin="lower", transform=place + ax.transData
     )
-    smooth = np.linspace(0, T1, 300)
-    for colour, (y, x) in zip(COLOURS, [(32, 13), (13, 32), (32, 32), (24, 46)], strict=True):
-        curves.plot(smooth, [state(t)[y, x] for t in smooth], color=colour, lw=1.8, solid_capstyle="round")
-        curves.plot(dots, [state(t)[y, x] for t in dots], "o", color=colour, ms=3.5, mec="none")
-    bare(curves).set(xlim=(-0.2, T1 + 0.2), ylim=(-1.2, 1.5))
-    curves.plot([0, T1], [-1.1, -1.1], color=faint, lw=0.8)
-    curves.plot(dots, np.full_like(dots, -1.1), "|", color=faint, ms=7, mew=0.8)
-    for ax, name, image_at in [(states, "h", state), (kernels, "F", kernel)]:
-        bare(ax)
-        for t in TIMES:
-            small = ax.inset_axes([(t + 0.02) / (T1 + 0.4), 0, 0.36 / (T1 + 0.4), 1])
-            image = image_at(t)
-            bare(small).imshow(image, cmap=SIGNED, **(dict(vmin=-1.5, vmax=1.5) if name == "h" else symmetric(image)))
-    for ax, text in [(curves, "some\n$h_{xy}(t)$"), (states, "$h(t)$"), (kernels, "$F(t)$")]:
-        ax.text(-0.045, 0.5, text, transform=ax.transAxes, ha="center", va="center", color=ink, fontsize=10)
-    for t in TIMES:
-        kernels.text(
-            (t + 0.2) / (T1 + 0.4), -0.07, f"$t = {t:.1f}$", transform=kernels.transAxes, ha="center", va="top", color=faint, fontsize=9
-        )
-    title(panel, "Depth and weight", "a layer is a flow, its steps are the solver's (dots); the filter moves along", ink, faint, left=0.08)
+    corners = place.transform([(0, 0), (columns, 0), (columns, rows), (0, rows)])
+    ax.add_patch(Polygon(corners, closed=True, fill=False, ec=edge, lw=0.7, alpha=0.55))
 
 
-def bare(ax: Axes) -> Axes:
+def draw_depth(ax: Axes, seen: Seen, ink: str, faint: str) -> None:
+    """The digit, its feature map on the way, the answer."""
+    plate(ax, seen.image, -1.15, ink_map(ink), None, faint)
+    width = GAP * (len(PLATES) - 1)
+    for t, state in zip(PLATES, seen.states, strict=True):
+        plate(ax, state, width * t / 2.0, SIGNED, float(abs(state).max()), faint)
+    ax.plot([0, width], [-0.12, -0.12], color=faint, lw=0.8)
+    ax.plot([width * t / 2 for t in seen.ticks], np.full(len(seen.ticks), -0.12), "|", color=ink, ms=8, mew=1.2)
+    for t in (0.0, 0.5, 1.0, 1.5, 2.0):
+        ax.text(width * t / 2, -0.22, f"$t = {t:g}$", color=faint, fontsize=9, ha="center", va="top")
+    right = width + LEAN[0] + 0.35
+    for digit, chance in enumerate(seen.chances):
+        y = 1.22 - 0.135 * digit
+        ax.barh(y, 0.55 * chance, height=0.09, left=right + 0.14, color="#e0314b" if digit == seen.chances.argmax() else faint)
+        ax.text(right + 0.06, y, str(digit), color=ink if digit == seen.label else faint, fontsize=8.5, ha="right", va="center")
+    ax.set(xlim=(-1.25, right + 0.75), ylim=(-0.38, 1.34), aspect="equal")
     ax.set_axis_off()
-    return ax
 
 
-def symmetric(image: np.ndarray) -> dict[str, float]:
-    """Limits that put zero in the middle of the colours."""
-    return dict(vmin=-abs(image).max(), vmax=abs(image).max())
+def smooth(ax: Axes, kernel: np.ndarray, reach: float, sigma: float, faint: str) -> None:
+    """A kernel as the function it is, on the grid of pixels it was trained on; a ring at σ."""
+    limit = float(abs(kernel).max())
+    ax.imshow(kernel, cmap=SIGNED, vmin=-limit, vmax=limit, extent=(-reach, reach, -reach, reach))
+    for line in np.arange(-np.floor(reach) - 0.5, reach + 1):
+        ax.plot([line, line], [-reach, reach], color=faint, lw=0.35, alpha=0.3)
+        ax.plot([-reach, reach], [line, line], color=faint, lw=0.35, alpha=0.3)
+    ax.add_patch(Circle((0, 0), sigma, fill=False, ec=faint, lw=0.8, ls=(0, (3, 2))))
+    ax.set(xlim=(-reach, reach), ylim=(-reach, reach))
+    ax.set_axis_off()
 
 
-def title(panel: SubFigure, head: str, text: str, ink: str, faint: str, left: float) -> None:
-    panel.text(left, 0.93, head, color=ink, fontsize=12, fontweight="bold", va="baseline")
-    panel.text(left, 0.875, text, color=faint, fontsize=9.5, va="baseline")
+@torch.no_grad()
+def sampled(filter: ScheduledNJet, t: float, pair: tuple[int, int], grid: torch.Tensor) -> np.ndarray:
+    """F(·, ·; t) between two channels, anywhere: an N-jet with the coefficients and the scale of this moment."""
+    still = NJet(filter.in_channels, filter.out_channels)
+    still.alpha.copy_(filter._alpha(filter.state(), torch.tensor(t)))
+    still.s.copy_(torch.log2(filter.sigma_at(t)))
+    return still.sample(grid, grid)[pair].numpy()
 
 
-def draw(ink: str, faint: str) -> Figure:
-    figure = plt.figure(figsize=(10, 5.2))
-    top, body = figure.subfigures(2, 1, height_ratios=[0.11, 1])
+@torch.no_grad()
+def draw_space(axes: np.ndarray, net: DCN, faint: str) -> None:
+    reach, places = 6.0, [(net.stem, 0), (net.stem, 3), (net.transitions[0].conv, 1), (net.transitions[0].conv, 5)]
+    grid = torch.linspace(-reach, reach, 97)
+    for ax, (conv, out) in zip(axes, places, strict=True):
+        kernels = conv.filter.sample(grid, grid)[out]
+        smooth(ax, kernels[kernels.square().mean((1, 2)).argmax()].numpy(), reach, float(conv.filter.sigma), faint)
+        ax.text(0, -reach - 0.6, f"$\\sigma = {float(conv.filter.sigma):.2f}$", color=faint, fontsize=9, ha="center", va="top")
+
+
+def draw_weight(axes: np.ndarray, net: DCN, faint: str) -> None:
+    filter, reach = net.blocks[0].field.conv1.filter, 6.0
+    change = (filter.alpha_slope / filter.alpha_offset.abs().mean()).square().sum(0)[1:]  # channel 0 is the time
+    pair = divmod(int(change.argmax()), change.shape[1])
+    grid = torch.linspace(-reach, reach, 97)
+    for ax, t in zip(axes, MOMENTS, strict=True):
+        smooth(ax, sampled(filter, float(t), (pair[1], pair[0] + 1), grid), reach, float(filter.sigma_at(float(t))), faint)
+        ax.text(0, -reach - 0.6, f"$t = {t:.2g}$", color=faint, fontsize=9, ha="center", va="top")
+
+
+def title(figure: Figure, x: float, y: float, head: str, text: str, ink: str, faint: str) -> None:
+    drawn = figure.text(x, y, head, color=ink, fontsize=12, fontweight="bold", va="baseline")
+    figure.canvas.get_renderer()
+    end = drawn.get_window_extent().transformed(figure.transFigure.inverted()).x1
+    figure.text(end + 0.012, y, text, color=faint, fontsize=9.5, va="baseline")
+
+
+def draw(net: DCN, seen: Seen, ink: str, faint: str) -> Figure:
+    figure = plt.figure(figsize=(10, 5.0))
     equation = (
         r"$\mathrm{d}h/\mathrm{d}t \;=\; f(t,\; h;\; F(\cdot,\cdot\,;\,t))\qquad h(t_0) = \mathrm{input}\qquad h(t_1) = \mathrm{output}$"
     )
-    top.text(0.5, 0.35, equation, ha="center", va="center", color=ink, fontsize=15)
-    left, right = body.subfigures(1, 2, width_ratios=[0.42, 1])
-    draw_space(left, ink, faint)
-    draw_depth(right, ink, faint)
+    figure.text(0.5, 0.945, equation, ha="center", va="center", color=ink, fontsize=15)
+    title(
+        figure, 0.02, 0.86, "Depth", "a layer is a flow: one feature map of one digit, at any t; ticks are the solver's steps", ink, faint
+    )
+    draw_depth(figure.add_axes((0.02, 0.34, 0.96, 0.50)), seen, ink, faint)
+    title(figure, 0.02, 0.275, "Space", "a filter is a function, its size is learned", ink, faint)
+    title(figure, 0.425, 0.275, "Weight", "filters flow too", ink, faint)
+    side = 0.095
+    draw_space(np.array([figure.add_axes((0.02 + k * (side - 0.004), 0.06, side * 0.86, 0.19)) for k in range(4)]), net, faint)
+    draw_weight(np.array([figure.add_axes((0.425 + k * (side - 0.014), 0.06, side * 0.86, 0.19)) for k in range(7)]), net, faint)
     return figure
 
 
 if __name__ == "__main__":
     # The same file from the same code: no date, no random ids, letters as outlines.
     plt.rcParams.update({"svg.hashsalt": "continua", "svg.fonttype": "path", "mathtext.fontset": "cm", "image.interpolation": "none"})
+    net = trained()
+    seen = Seen(net)
     for theme, colours in THEMES.items():
         path = Path(__file__).with_name(f"overview-{theme}.svg")
-        draw(**colours).savefig(path, transparent=True, metadata={"Date": None})
+        draw(net, seen, **colours).savefig(path, transparent=True, metadata={"Date": None})
         print(f"wrote {path.name} ({path.stat().st_size // 1024} kB)")
