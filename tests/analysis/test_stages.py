@@ -1,5 +1,8 @@
 """Stages: what is measured is what the network does, and a method written into it is found again."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +10,7 @@ from torch import Tensor
 
 import continua
 from continua.analysis import stages
+from continua.analysis.known import find_question
 from continua.analysis.stages import present
 from continua.blocks import write_method
 from continua.errors import ConfigError
@@ -83,3 +87,12 @@ def test_networks_without_periods_and_empty_data_are_refused() -> None:
         stages(continua.create_model("resnet_blocks", channels=(4,)), some_batches())
     with pytest.raises(ConfigError, match="no images"):
         stages(net(), [])
+
+
+@pytest.mark.parametrize("name", ["stages", "reconstruction"])
+def test_a_network_that_cannot_be_asked_is_refused_before_a_progress_bar_appears(name: str) -> None:
+    question = find_question(name)
+    early: Any = lambda *_: pytest.fail("work began")  # noqa: E731
+    subject: Any = SimpleNamespace(model=continua.create_model("resnet_blocks", channels=(4,)), images=early, progress=early)
+    with pytest.raises(ConfigError, match=r"ERKNets|a decoder"):
+        question.ask(subject, question.Options())

@@ -107,6 +107,7 @@ def test_starting_from_zero_the_evolution_of_configuration_one_is_tanh_again_and
     ("options", "message"),
     [
         (dict(coupling=3), "expected 1, 2 or 'free'"),
+        (dict(coupling="c2"), "_anodev2_c2; did you mean coupling=2"),
         (dict(coupling=1, weight_steps=10), "share one grid"),
         (dict(coupling=2, steps=1), "at least 2"),
         (dict(steps=0), "at least 1"),

@@ -165,3 +165,25 @@ def test_the_nearest_irknet_keeps_the_kernels_between_stages():
     assert net(torch.rand(2, 3, 8, 8)).shape == (2, 10)
     with pytest.raises(ConfigError, match="takes a CliqueNet"):
         from_cliquenet(nn.Linear(2, 2))  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: DenseNetSpec(layers=()), "layers=\\(\\); expected whole numbers"),
+        (lambda: DenseNetSpec(layers=(6, 0)), "one for each block"),
+        (lambda: DenseNetSpec(growth=0), "growth=0; expected a whole number of at least 1"),
+        (lambda: DenseNetSpec(growth=12.5), "growth=12.5"),  # pyright: ignore[reportArgumentType]
+        (lambda: DenseNetSpec(compression=0.0), "compression=0.0; expected a number above 0"),
+        (lambda: DenseNetSpec(stem_channels=1, growth=1, layers=(1, 1), compression=0.1), "leaves a block no channels"),
+        (lambda: DenseNetSpec(stem="large"), "expected small or imagenet"),  # pyright: ignore[reportArgumentType]
+        (lambda: DenseNetSpec(bottleneck=-1), "bottleneck=-1"),
+        (lambda: CliqueNetSpec(nodes=(4, -4)), "nodes=\\(4, -4\\)"),
+        (lambda: CliqueNetSpec(transition=0), "transition=0"),
+        (lambda: CliqueNetSpec(norm_eps=0.0), "norm_eps=0.0"),
+        (lambda: CliqueNetSpec(attention="no"), "attention='no'; expected true or false"),  # pyright: ignore[reportArgumentType]
+    ],
+)
+def test_numbers_that_build_no_network_are_refused(make, said):
+    with pytest.raises(ConfigError, match=said):
+        make()

@@ -29,6 +29,7 @@ from continua.report import (
     write_page,
 )
 from continua.report.compare import overlaid
+from continua.report.page import Link
 from continua.report.palette import PALETTE, colour
 from continua.report.plot import plotly_figure
 
@@ -86,6 +87,39 @@ def test_plotly_accepts_what_is_given_to_it(figure: Figure) -> None:
 def test_a_log_axis_is_given_its_limits_as_exponents() -> None:
     figure = Figure("f", "F", Axis("c", log=True, limits=(0.01, 10)), Axis("y"), [Series("s", [0.1, 1], [1, 2])])
     assert plotly_figure(figure)["layout"]["xaxis"]["range"] == pytest.approx([-2, 1])
+
+
+def test_epochs_are_marked_by_whole_numbers_and_a_short_log_axis_by_more_than_powers() -> None:
+    def x_axis(axis: Axis, *x: float) -> dict[str, object]:
+        return plotly_figure(Figure("f", "F", axis, Axis("y"), [Series("s", x, x)]))["layout"]["xaxis"]
+
+    assert x_axis(Axis("epoch", whole=True), 1, 3)["dtick"] == 1
+    assert "dtick" not in x_axis(Axis("epoch", whole=True), 1, 300), "plotly's own ticks are whole over many epochs"
+    assert "dtick" not in x_axis(Axis("t"), 0, 1)
+    assert [x_axis(Axis("n", log=True), 8, high)["dtick"] for high in (52, 100, 1000)] == ["D1", "D2", 1]
+
+
+def test_a_line_of_one_point_is_drawn_with_a_marker() -> None:
+    assert Series("s", [1], [2]).style == "both"
+    assert Series("s", [1, 2], [2, 3]).style == "line"
+
+
+def test_dashes_tell_runs_apart_where_colours_repeat() -> None:
+    series = [Series(str(place), [1, 2], [place, 1], colour=place, dash=place) for place in range(len(PALETTE) + 1)]
+    lines = [trace["line"] for trace in plotly_figure(Figure("f", "F", Axis("x"), Axis("y"), series))["data"]]
+    assert lines[0]["color"] == lines[-1]["color"]
+    assert len({(line["color"], line["dash"]) for line in lines}) == len(lines)
+
+
+def test_a_cell_may_lead_to_a_section(tmp_path: Path) -> None:
+    table = Table("t", "T", ["study", "verdict"], [[Link("dcn/table1", "A & B"), "agrees"]])
+    page = Page("Front", [table], [Page("A & B", ["Here."]), Page("C", ["There."])])
+    text = write_html(page, tmp_path / "page.html").read_text("utf-8")
+    assert '<td><a href="#a-b">dcn/table1</a></td>' in text
+    assert text.count('href="#a-b"') == 1, "what the table leads to is not listed again"
+    assert 'href="#c"' in text
+    assert page_from(json.loads(page_json(page))).parts[0] == table
+    assert "| dcn/table1 | agrees |" in markdown(page)
 
 
 def test_a_page_is_written_as_text_numbers_and_pictures(tmp_path: Path) -> None:

@@ -114,10 +114,11 @@ def test_an_interrupted_training_says_how_to_go_on_and_goes_on(
 def test_evaluate_shows_a_table_and_writes_json(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["evaluate", str(run.folder), "--tolerance", "0.5", "--out", str(tmp_path / "found.json")]) == 0
     shown, found = capsys.readouterr().out, json.loads((tmp_path / "found.json").read_text())
-    assert "top1" in shown
+    assert f"{found['top1']:.2%}" in shown, "fractions are shown in per cent"
     assert "most often taken for" in shown
     assert (found["data"], found["split"], found["images"], found["tolerance"]) == ("digits", "test", 359, 0.5)
     assert main(["evaluate", str(run.folder), "--device", "cpu"]) == 0
+    assert "None" not in capsys.readouterr().out, "a tolerance that was not asked for is not shown"
     own = json.loads((run.folder / "evaluation-digits-test.json").read_text())
     assert own["top1"] == pytest.approx((run.result or {})["test_accuracy"])
     assert sum(own["nfe"]) > sum(found["nfe"]), "a tighter tolerance costs more evaluations"

@@ -1,6 +1,7 @@
 """The tables and the figure of RKNet (Zhu, Chang, Fu 2019)."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from continua.models import model_entry
@@ -42,11 +43,13 @@ TABLE3 = {
 }
 
 
+@cache
 def sizes(name: str) -> tuple[float, float]:
     """GFLOPs of one image and millions of parameters, counted on the network at its published size."""
     return describe_model(name).flops / 1e9, model_entry(name).parameters / 1e6
 
 
+@cache
 def densenet_sizes(name: str) -> tuple[float, float]:
     """The same of a DenseNet on ImageNet."""
     import torch
