@@ -1,6 +1,7 @@
 """The tables and figures of ANODEV2 (Zhang et al. 2019)."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -118,13 +119,20 @@ def _synthetic(runs: Runs) -> Finding:
     return Finding([Maps("synthetic", title, [row.name for row in rows], columns, images, "weight")])
 
 
+def _one_network() -> Mapping[str, Setting]:
+    """Each figure shows one network, of whichever kind."""
+    cpu = ANODEV2_SETTINGS["cpu"]
+    words = [*(text for text in cpu.reduced if "seeds" not in text and "only" not in text), "one network"]
+    return {**ANODEV2_SETTINGS, "cpu": replace(cpu, seeds=1, reduced=words), "paper": replace(ANODEV2_SETTINGS["paper"], seeds=1)}
+
+
 def _figure(number: int, network: str) -> Study:
     return Study(
         f"anodev2/fig{number}",
         f"{PAPER}, Figure {number}",
         f"kernels of {network} over t",
         "How do weights evolve in depth?",
-        ANODEV2_SETTINGS,
+        _one_network(),
         _kernels(network),
         lambda scale: rows_of(scale, ["ANODEV2 config. 1"], [network]),
     )

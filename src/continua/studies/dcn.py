@@ -289,7 +289,7 @@ STUDIES = [
     Study("dcn/table3", f"{PAPER}, Table 3", "meta-parametrised variants", "How do filters depend on depth?",
           {scale: Setting(seeds=0) for scale in DCN_SETTINGS}, _table3),
     Study("dcn/table4", f"{PAPER}, Table 4", "accuracy of meta-parametrised variants", "Do filters that depend on depth do better?",
-          PLAIN, _table4, lambda scale: rows_of("DCN-ODE", *TABLE4), printed="89.97 ± 0.30 % (σ(t))"),
+          PLAIN, _table4, lambda scale: rows_of("DCN-ODE", *TABLE4), printed="89.97 ± 0.30 % (DCN σ(t))"),
     Study("dcn/table5", f"{PAPER}, Table 5", "ODE-Net with T = 2, CELU, both", "Do DCN's design choices favour it unfairly?",
           PLAIN, _table5, _rows5, printed="89.60 ± 0.28 % (ODE-Net)"),
 ]  # fmt: skip
