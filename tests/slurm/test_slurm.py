@@ -106,7 +106,7 @@ def held_in_training(sweep: Sweep, signalled: bool = True) -> Iterator[None]:
     try:
         yield
         if signalled:
-            wait_until(lambda: not still_waits(process), 120, "Slurm sends its signal")
+            wait_until(lambda: not still_waits(process), 300, "Slurm sends its signal")
     finally:
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGCONT)
@@ -221,7 +221,7 @@ def test_a_job_that_reaches_its_time_limit_saves_and_goes_on_in_a_new_one(tmp_pa
     with held_in_training(sweep):
         minutes = slurm("squeue", "--noheader", f"--job={job}", "--format=%M").strip().split(":")[-2]
         slurm("scontrol", "update", f"jobid={job}", f"timelimit={int(minutes) + 2}")
-    wait_until(lambda: driver.statuses[0].state == "queued", 120, "the job is back in the queue")
+    wait_until(lambda: driver.statuses[0].state == "queued", 300, "the job is back in the queue")
     slurm("scontrol", "update", f"jobid={job}", "timelimit=60")
     assert driver.finish().count("done") == 1
     said = log(sweep, job)
