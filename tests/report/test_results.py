@@ -59,7 +59,9 @@ def test_an_entry_is_the_same_after_its_file(tmp_path: Path) -> None:
 def test_the_page_says_what_was_asked_reduced_and_typed(tmp_path: Path) -> None:
     entry().write(tmp_path / "results" / "dcn" / "small.json")
     entry(title="Other", reduced=[]).write(tmp_path / "results" / "anodev2" / "other.json")
+    (tmp_path / "results" / "SUMMARY.md").write_text("What agrees, what does not.\n")
     page = results_page(tmp_path / "results")
+    assert page.index("What agrees, what does not.") < page.index("## Other")
     assert page.index("## Other") < page.index("## Small data")
     for text in ("*DCN, Table 2a.* Is it so?", "45 epochs instead of 1,000", "```sh\ncontinua train --recipe dcn\n```", "It is not so."):
         assert text in page

@@ -58,7 +58,9 @@ def read_entry(path: Path) -> Entry:
 def results_page(folder: Path) -> str:
     """The whole page as Markdown, with links to pictures that `draw_results` makes."""
     entries = [(path, read_entry(path)) for path in result_files(folder)]
-    return HEAD + "".join(f"\n{_entry_text(entry, _stem(path, folder))}" for path, entry in entries)
+    summary = folder / "SUMMARY.md"  # what agrees with the papers and what does not, in a person's words
+    said = "\n" + summary.read_text("utf-8") if summary.is_file() else ""
+    return HEAD + said + "".join(f"\n{_entry_text(entry, _stem(path, folder))}" for path, entry in entries)
 
 
 def draw_results(folder: Path, docs: Path) -> list[Path]:

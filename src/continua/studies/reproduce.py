@@ -141,7 +141,10 @@ def keep(found: Reproduction, folder: Path = KEPT) -> list[Path]:
 
 def _copy_run(run: Run, target: Path) -> Path:
     target.mkdir(parents=True, exist_ok=True)
-    for path in (run.config, run.metrics, run.environment, run.result_file):
+    for path in (run.config, run.metrics, run.result_file):
         shutil.copyfile(path, target / path.name)
+    environment = json.loads(run.environment.read_text("utf-8"))
+    environment.pop("system", None)  # whose machine it was is nobody's business
+    write_text(target / run.environment.name, json.dumps(environment, indent=2) + "\n")
     shutil.copytree(run.best, target / "best", dirs_exist_ok=True)
     return target
