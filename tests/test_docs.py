@@ -89,12 +89,13 @@ def test_a_page_can_be_followed_from_top_to_bottom(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # the command line sets its own
     names = {"__name__": "__main__"}
+    for block in blocks(page):  # a command may come before the file it reads is shown
+        if block.kind == "yaml":
+            keep_yaml(block.code)
     for block in blocks(page):
         if block.kind == "python":
             # Empty lines before the code give errors the page's own line numbers.
             exec(compile("\n" * block.line + block.code, str(page), "exec"), names)
-        elif block.kind == "yaml":
-            keep_yaml(block.code)
         elif block.kind == "sh":
             for words in commands(block.code):
                 follow(words, only_check=block.needs is not None or named(page) in GENERATED)

@@ -25,11 +25,11 @@ from continua import ContinuaWarning
 from continua.filters import NJet, ScheduledNJet
 from continua.models.dcn import DCN
 
-FACTOR, EXAMPLE = 5, 3
-PLATES = np.linspace(0.1, 2.0, 11)  # at t = 0 all is nearly zero: the stem is linear and small
+FACTOR, DIGIT, SAMPLE = 5, 3, 4
+PLATES = np.array([0.05, 0.15, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0])
 MOMENTS = np.linspace(0.0, 2.0, 7)
-LEAN = (0.34, 0.30)  # how a plate's own x-axis goes into the picture, for a plate of height 1
-GAP = 0.62  # between plates
+LEAN = (0.66, 0.2)  # how a plate's own x-axis goes into the picture, for a plate of height 1
+GAP = 0.86  # between plates
 THEMES = {"light": {"ink": "#1f2328", "faint": "#818b98"}, "dark": {"ink": "#e6edf3", "faint": "#8b949e"}}
 # Zero is transparent, so that the same map suits a light and a dark page; small values are lifted to be seen.
 STRENGTH = np.abs(np.linspace(-1, 1, 255))[:, None] ** 0.8
@@ -45,17 +45,18 @@ class Seen:
 
     def __init__(self, net: DCN) -> None:
         images, labels = digits(FACTOR)
-        self.image = images[EXAMPLE, 0].numpy()
-        self.label = int(labels[EXAMPLE])
+        image = images[labels == DIGIT][SAMPLE : SAMPLE + 1]
+        self.image, self.label = image[0, 0].numpy(), DIGIT
         large = enlarged(net, FACTOR)
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore", ContinuaWarning)  # σ five times as large is what is wanted here
-            self.chances = large(images[EXAMPLE : EXAMPLE + 1]).softmax(1)[0].numpy()
+            self.chances = large(image).softmax(1)[0].numpy()
             steps = large.stats[0].steps
             self.ticks = [*steps.t[steps.accepted].tolist(), 2.0]
-            states = large.forward_intermediates(images[EXAMPLE : EXAMPLE + 1], block=0, times=torch.from_numpy(PLATES))
-        channel = int(states[-1, 0].square().mean((1, 2)).argmax())
-        self.states = states[:, 0, channel].numpy()
+            states = large.forward_intermediates(image, block=0, times=torch.from_numpy(PLATES))
+        # The channel that turns into something else: whose first and last map are least alike.
+        alike = torch.cosine_similarity(states[0, 0].flatten(1), states[-1, 0].flatten(1))
+        self.states = states[:, 0, int(alike.argmin())].numpy()
 
 
 def plate(ax: Axes, picture: np.ndarray, at: float, cmap: object, limit: float | None, edge: str) -> None:
@@ -72,20 +73,25 @@ def plate(ax: Axes, picture: np.ndarray, at: float, cmap: object, limit: float |
 
 def draw_depth(ax: Axes, seen: Seen, ink: str, faint: str) -> None:
     """The digit, its feature map on the way, the answer."""
-    plate(ax, seen.image, -1.15, ink_map(ink), None, faint)
-    width = GAP * (len(PLATES) - 1)
-    for t, state in zip(PLATES, seen.states, strict=True):
-        plate(ax, state, width * t / 2.0, SIGNED, float(abs(state).max()), faint)
-    ax.plot([0, width], [-0.12, -0.12], color=faint, lw=0.8)
-    ax.plot([width * t / 2 for t in seen.ticks], np.full(len(seen.ticks), -0.12), "|", color=ink, ms=8, mew=1.2)
-    for t in (0.0, 0.5, 1.0, 1.5, 2.0):
-        ax.text(width * t / 2, -0.22, f"$t = {t:g}$", color=faint, fontsize=9, ha="center", va="top")
-    right = width + LEAN[0] + 0.35
+    plate(ax, seen.image, -1.2, ink_map(ink), None, faint)
+    places = GAP * np.arange(len(PLATES))
+    for place, state in zip(places, seen.states, strict=True):
+        plate(ax, state, place, SIGNED, float(abs(state).max()), faint)
+
+    def along(t: float) -> float:
+        """Where a time lies; plates stand closer in time at first, where more happens."""
+        return float(np.interp(t, [0, *PLATES], [places[0] - GAP / 2, *places]))
+
+    ax.plot([along(0), along(2)], [-0.12, -0.12], color=faint, lw=0.8)
+    ax.plot([along(t) for t in seen.ticks], np.full(len(seen.ticks), -0.12), "|", color=ink, ms=8, mew=1.2)
+    for t in (0.0, *PLATES):
+        ax.text(along(t), -0.22, f"$t = {t:g}$" if t in (0, 2) else f"${t:g}$", color=faint, fontsize=9, ha="center", va="top")
+    right = places[-1] + LEAN[0] + 0.3
     for digit, chance in enumerate(seen.chances):
-        y = 1.22 - 0.135 * digit
-        ax.barh(y, 0.55 * chance, height=0.09, left=right + 0.14, color="#e0314b" if digit == seen.chances.argmax() else faint)
-        ax.text(right + 0.06, y, str(digit), color=ink if digit == seen.label else faint, fontsize=8.5, ha="right", va="center")
-    ax.set(xlim=(-1.25, right + 0.75), ylim=(-0.38, 1.34), aspect="equal")
+        y = 1.1 - 0.125 * digit
+        ax.barh(y, 0.6 * chance, height=0.085, left=right + 0.1, color="#e0314b" if digit == seen.chances.argmax() else faint)
+        ax.text(right, y, str(digit), color=ink if digit == seen.label else faint, fontsize=8.5, ha="center", va="center")
+    ax.set(xlim=(-1.25, right + 0.75), ylim=(-0.38, 1.24), aspect="equal")
     ax.set_axis_off()
 
 
@@ -112,33 +118,31 @@ def sampled(filter: ScheduledNJet, t: float, pair: tuple[int, int], grid: torch.
 
 @torch.no_grad()
 def draw_space(axes: np.ndarray, net: DCN, faint: str) -> None:
-    reach, places = 6.0, [(net.stem, 0), (net.stem, 3), (net.transitions[0].conv, 1), (net.transitions[0].conv, 5)]
+    reach, places = 4.6, [(net.stem, 0), (net.stem, 3), (net.transitions[0].conv, 1), (net.transitions[0].conv, 5)]
     grid = torch.linspace(-reach, reach, 97)
     for ax, (conv, out) in zip(axes, places, strict=True):
         kernels = conv.filter.sample(grid, grid)[out]
         smooth(ax, kernels[kernels.square().mean((1, 2)).argmax()].numpy(), reach, float(conv.filter.sigma), faint)
-        ax.text(0, -reach - 0.6, f"$\\sigma = {float(conv.filter.sigma):.2f}$", color=faint, fontsize=9, ha="center", va="top")
+        ax.text(0, -reach - 0.4, f"$\\sigma = {float(conv.filter.sigma):.2f}$", color=faint, fontsize=9, ha="center", va="top")
 
 
 def draw_weight(axes: np.ndarray, net: DCN, faint: str) -> None:
-    filter, reach = net.blocks[0].field.conv1.filter, 6.0
+    filter, reach = net.blocks[0].field.conv1.filter, 4.6
     change = (filter.alpha_slope / filter.alpha_offset.abs().mean()).square().sum(0)[1:]  # channel 0 is the time
     pair = divmod(int(change.argmax()), change.shape[1])
     grid = torch.linspace(-reach, reach, 97)
     for ax, t in zip(axes, MOMENTS, strict=True):
         smooth(ax, sampled(filter, float(t), (pair[1], pair[0] + 1), grid), reach, float(filter.sigma_at(float(t))), faint)
-        ax.text(0, -reach - 0.6, f"$t = {t:.2g}$", color=faint, fontsize=9, ha="center", va="top")
+        ax.text(0, -reach - 0.4, f"$t = {t:.2g}$", color=faint, fontsize=9, ha="center", va="top")
 
 
 def title(figure: Figure, x: float, y: float, head: str, text: str, ink: str, faint: str) -> None:
-    drawn = figure.text(x, y, head, color=ink, fontsize=12, fontweight="bold", va="baseline")
-    figure.canvas.get_renderer()
-    end = drawn.get_window_extent().transformed(figure.transFigure.inverted()).x1
-    figure.text(end + 0.012, y, text, color=faint, fontsize=9.5, va="baseline")
+    figure.text(x, y, head, color=ink, fontsize=12, fontweight="bold", va="baseline")
+    figure.text(x + 0.014 + 0.0115 * len(head), y, text, color=faint, fontsize=9.5, va="baseline")
 
 
 def draw(net: DCN, seen: Seen, ink: str, faint: str) -> Figure:
-    figure = plt.figure(figsize=(10, 5.0))
+    figure = plt.figure(figsize=(10, 4.4))
     equation = (
         r"$\mathrm{d}h/\mathrm{d}t \;=\; f(t,\; h;\; F(\cdot,\cdot\,;\,t))\qquad h(t_0) = \mathrm{input}\qquad h(t_1) = \mathrm{output}$"
     )
@@ -146,8 +150,8 @@ def draw(net: DCN, seen: Seen, ink: str, faint: str) -> Figure:
     title(
         figure, 0.02, 0.86, "Depth", "a layer is a flow: one feature map of one digit, at any t; ticks are the solver's steps", ink, faint
     )
-    draw_depth(figure.add_axes((0.02, 0.34, 0.96, 0.50)), seen, ink, faint)
-    title(figure, 0.02, 0.275, "Space", "a filter is a function, its size is learned", ink, faint)
+    draw_depth(figure.add_axes((0.02, 0.345, 0.96, 0.50)), seen, ink, faint)
+    title(figure, 0.02, 0.275, "Space", "a filter is a function, its size σ is learned", ink, faint)
     title(figure, 0.425, 0.275, "Weight", "filters flow too", ink, faint)
     side = 0.095
     draw_space(np.array([figure.add_axes((0.02 + k * (side - 0.004), 0.06, side * 0.86, 0.19)) for k in range(4)]), net, faint)
