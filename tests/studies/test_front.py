@@ -8,9 +8,10 @@ import pytest
 
 from continua.cli import main
 from continua.errors import ConfigError
-from continua.report import Column, Entry, PlusMinus, Table
+from continua.report import Column, Entry, Figure, Page, PlusMinus, Table
 from continua.report.page import Link
 from continua.report.plain import plain
+from continua.report.runs import RunFacts, over_seeds, runs_page
 from continua.studies import STUDIES, Claim, find_study
 from continua.studies.claims import claim_from, claim_text, verdict
 from continua.studies.front import NOT_RUN, front_page, headline
@@ -128,3 +129,25 @@ def test_what_is_neither_a_run_nor_a_study_is_refused(word: str, said: str) -> N
 def test_a_front_page_of_nothing_says_that_nothing_was_run() -> None:
     page = front_page(list(STUDIES.values()), {})
     assert page.parts[0] == f"{len(STUDIES)} studies of 4 papers: {len(STUDIES)} not run."
+
+
+def test_a_page_about_many_runs_is_a_table_and_nothing_that_grows_with_them() -> None:
+    lines = [{"event": "epoch", "epoch": epoch, "loss": 1.0, "train_accuracy": 0.5} for epoch in (1, 2, 3)]
+    runs = [RunFacts(f"run {place}", {"model": "dcn_ode", "seed": place}, lines, analyses=[Page("Scales", ["σ"])]) for place in range(13)]
+    few, many = runs_page(runs[:12]), runs_page(runs)
+    assert (len(few.every(Figure)), len(few.sections)) == (2, 12)
+    assert (len(many.every(Figure)), len(many.sections)) == (0, 0)
+    assert len(many.every(Table)[0].rows) == 13
+    assert "up to 12 runs" in str(many.parts[-1])
+
+
+def test_curves_over_seeds_are_means_with_a_band_over_the_epochs_that_all_have() -> None:
+    def run(*losses: float) -> RunFacts:
+        return RunFacts("a", {}, [{"event": "epoch", "epoch": place + 1, "loss": loss} for place, loss in enumerate(losses)])
+
+    (figure,) = over_seeds({"two": [run(1.0, 4.0), run(3.0, 4.0, 9.0)], "one": [run(2.0, 1.0)], "none": []})
+    two, one = figure.series
+    assert (two.x, two.y) == ((1.0, 2.0), (2.0, 4.0))
+    assert two.error == (pytest.approx(2**0.5), 0.0)
+    assert one.error is None
+    assert {two.dash, one.dash} == {0, 1}

@@ -37,8 +37,9 @@ def runs_page(runs: Sequence[RunFacts], title: str | None = None) -> Page:
     if len(runs) <= MOST_CURVES:
         parts += [figure for figure in _curves(runs) if figure.series]
     else:
-        parts.append(f"Curves are drawn of up to {MOST_CURVES} runs; name those that are to be compared: continua report RUN...")
-    sections = [Page(f"{run.name}: {page.title}", page.parts, page.sections) for run in runs for page in run.analyses]
+        parts.append(f"Curves and analyses are shown of up to {MOST_CURVES} runs; name those that matter: continua report RUN...")
+    shown = runs if len(runs) <= MOST_CURVES else ()
+    sections = [Page(f"{run.name}: {page.title}", page.parts, page.sections) for run in shown for page in run.analyses]
     return Page(title or (f"Run {names}" if len(runs) == 1 else f"{len(runs)} runs"), parts, sections)
 
 

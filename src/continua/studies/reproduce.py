@@ -81,6 +81,8 @@ def study_entry(study: Study, scale: str, seeds: int, finding: Finding, wanted: 
     if wanted:
         environment |= {"precision": ", ".join(sorted({one.recipe.precision for one in wanted}))}
     command = f"continua reproduce {study.id} --scale {scale}" + (f" --seeds {seeds}" if seeds != setting.seeds else "")
+    if wanted and setting.threads is not None and environment.get("threads") != setting.threads:
+        command += f" --threads {environment.get('threads')}"  # another number is equal to rounding only, not bit for bit
     return Entry(
         title=f"{study.id}: {study.title}",
         paper=study.paper,
