@@ -138,6 +138,15 @@ def test_a_page_is_written_as_text_numbers_and_pictures(tmp_path: Path) -> None:
     assert "| a∣b | 12.35 ± 0.10 | 3,000 |" in (tmp_path / "page.md").read_text("utf-8").replace("12.34 ", "12.35 ")
 
 
+def test_pictures_stay_unless_they_are_to_be_drawn_anew(tmp_path: Path) -> None:
+    write_page(PAGE, tmp_path, ("svg",))
+    (tmp_path / "curves.svg").write_text("old")
+    write_page(PAGE, tmp_path, ("svg",))
+    assert (tmp_path / "curves.svg").read_text() == "old"
+    write_page(PAGE, tmp_path, ("svg",), anew=True)
+    assert "<svg" in (tmp_path / "curves.svg").read_text("utf-8")
+
+
 def test_the_same_figure_is_the_same_svg(tmp_path: Path) -> None:
     first, second = (draw_figure(BARS, tmp_path / name).read_bytes() for name in ("a.svg", "b.svg"))
     assert first == second

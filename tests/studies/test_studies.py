@@ -11,6 +11,7 @@ from continua.studies import STUDIES, find_study, keep, reproduce, train_here
 from continua.studies.reproduce import KEPT
 from continua.studies.runs import Places, wanted_runs
 from continua.studies.study import SCALES
+from continua.studies.written import study_folder
 from continua.train.resolution import identity
 from continua.train.setup import RunOptions
 
@@ -55,7 +56,10 @@ def test_a_study_run_again_trains_nothing(runs):
     def refuse(missing, options):
         pytest.fail(f"asked to train {[one.name for one in missing]}")
 
-    check_written(smoke("dcn/table2a", runs, refuse))
+    (study_folder(find_study("dcn/table2a"), "smoke", runs) / "by_size.svg").write_text("of an earlier time")
+    found = smoke("dcn/table2a", runs, refuse)
+    check_written(found)
+    assert "<svg" in (found.folder / "by_size.svg").read_text("utf-8"), "pictures follow the numbers"
 
 
 def test_runs_are_shared_between_studies():

@@ -15,21 +15,22 @@ from continua.report.plain import plain, rebuilt
 from continua.report.write import written_whole
 
 
-def write_page(page: Page, folder: Path, formats: Sequence[str] = ("png",)) -> list[Path]:
-    """page.md and page.json, a CSV for each table and figure, a picture of each figure in each format. Pictures that are there stay."""
+def write_page(page: Page, folder: Path, formats: Sequence[str] = ("png",), *, anew: bool = False) -> list[Path]:
+    """page.md and page.json, a CSV for each table and figure, a picture of each figure in each format. Pictures stay, unless `anew`."""
     made = [write_text(folder / "page.md", markdown(page, formats[0] if formats else None))]
     made.append(write_text(folder / "page.json", page_json(page)))
     made += [write_csv(part, folder / f"{part.name}.csv") for part in [*page.every(Table), *page.every(Figure)]]
-    return made + draw_page(page, folder, formats)
+    return made + draw_page(page, folder, formats, anew=anew)
 
 
-def draw_page(page: Page, folder: Path, formats: Sequence[str]) -> list[Path]:
-    """The pictures of a page that are not in the folder yet."""
+def draw_page(page: Page, folder: Path, formats: Sequence[str], *, anew: bool = False) -> list[Path]:
+    """The pictures of a page that are not in the folder yet; with `anew`, all of them: where numbers may have changed."""
     wrong = [kind for kind in formats if kind not in FORMATS]
     if wrong:
         raise ConfigError(f"pictures cannot be written as {wrong[0]!r}; expected some of {', '.join(FORMATS)}")
     parts = [*page.every(Figure), *page.every(Maps)]
-    missing = [(part, path) for part in parts for kind in formats if not (path := folder / f"{part.name}.{kind}").exists()]
+    wanted = [(part, folder / f"{part.name}.{kind}") for part in parts for kind in formats]
+    missing = [(part, path) for part, path in wanted if anew or not path.exists()]
     return [draw_figure(part, path) for part, path in missing]
 
 

@@ -47,7 +47,7 @@ def report_command(options: Namespace) -> None:
     target = write_html(page, options.out or single / "report.html")
     print(f"wrote {target}")
     if options.files is not None:
-        print(f"wrote {len(write_page(page, options.files, ('png', 'svg')))} files to {options.files}")
+        print(f"wrote {len(write_page(page, options.files, ('png', 'svg'), anew=True))} files to {options.files}")
 
 
 def asked_for(words: Sequence[str], runs: "Path | None" = None) -> Asked:

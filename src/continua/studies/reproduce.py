@@ -105,7 +105,9 @@ def study_page(entry: Entry, claims: Sequence[Claim]) -> Page:
 
 
 def _write(found: Reproduction) -> None:
-    """results.json last: where it is, the study is whole."""
+    """results.json last: where it is, the study is whole. What an earlier time left goes first: with more seeds the pictures change."""
+    for stale in [found.folder / "results.json", *found.folder.glob("*.*")]:
+        stale.unlink(missing_ok=True)
     write_page(found.page, found.folder, ("png", "svg"))
     write_html(found.page, found.folder / "page.html")
     runs = [
