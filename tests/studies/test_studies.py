@@ -1,6 +1,7 @@
 """Studies: every one runs at `smoke`, names all its runs, and finds finished runs again by their configuration."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,11 +9,13 @@ import pytest
 from continua import ConfigError
 from continua.cli import main
 from continua.studies import STUDIES, find_study, keep, reproduce, train_here
-from continua.studies.reproduce import KEPT
+from continua.studies.reproduce import KEPT, _copy_run
 from continua.studies.runs import Places, wanted_runs
 from continua.studies.study import SCALES
 from continua.studies.written import study_folder
+from continua.train.parse import load_recipe
 from continua.train.resolution import identity
+from continua.train.run import Run
 from continua.train.setup import RunOptions
 
 pytestmark = pytest.mark.filterwarnings("ignore::continua.ContinuaWarning")
@@ -89,6 +92,17 @@ def test_a_kept_study_is_found_again_without_its_runs(runs, tmp_path, monkeypatc
     made = keep(found)
     assert (KEPT / "dcn" / "table2a.json") in made
     assert all(one.finished for one in wanted_runs(found.study, "smoke", range(1), Places(tmp_path / "none", [KEPT], OPTIONS)))
+
+
+def test_a_kept_decoder_names_no_folder_of_this_machine(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    encoder, run = tmp_path / "runs" / "an_encoder", Run(tmp_path / "runs" / "a_decoder")
+    run.create(load_recipe("reconstruction", {"encoder": str(encoder)}))
+    for path in (run.metrics, run.environment, run.result_file, run.best / "config.json"):
+        run.write(path, "{}")
+    kept = Run(_copy_run(run, KEPT / "dcn" / "a_decoder"))
+    assert kept.recipe == replace(run.recipe, encoder="results/dcn/an_encoder")
+    assert str(tmp_path) not in kept.config.read_text("utf-8")
 
 
 def test_an_unknown_study_is_refused_with_the_nearest():

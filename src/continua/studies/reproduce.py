@@ -17,6 +17,7 @@ from continua.studies.runs import Places, Runs, Wanted, wanted_runs
 from continua.studies.study import Claim, Finding, Study
 from continua.studies.written import KEPT, study_folder
 from continua.train.environment import describe_environment
+from continua.train.parse import write_yaml
 from continua.train.resolution import identity
 from continua.train.run import Run
 from continua.train.setup import RunOptions
@@ -147,6 +148,10 @@ def _copy_run(run: Run, target: Path) -> Path:
     target.mkdir(parents=True, exist_ok=True)
     for path in (run.config, run.metrics, run.result_file):
         shutil.copyfile(path, target / path.name)
+    recipe = run.recipe
+    if recipe.encoder is not None:  # kept beside it, so that is where it is named
+        kept = replace(recipe, encoder=(target.parent / Path(recipe.encoder).name).as_posix())
+        write_text(target / run.config.name, write_yaml(kept))
     environment = json.loads(run.environment.read_text("utf-8"))
     environment.pop("system", None)  # whose machine it was is nobody's business
     write_text(target / run.environment.name, json.dumps(environment, indent=2) + "\n")
