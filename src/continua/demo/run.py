@@ -1,5 +1,6 @@
 """Train the networks of the demo, or go on with them, ask the analyses, write the page."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -52,7 +53,15 @@ def demo(
     _show(page.parts[-1])
     target = write_html(page, out / "report.html")
     print(f"made {target}: open it in a browser")
+    print(f"look into these networks yourself: {_next_line(out)}")
     return target
+
+
+def _next_line(out: Path) -> str:
+    """What to type next: in a clone where `make demo` put the networks, its own target, which also installs what is needed."""
+    if Path("Makefile").is_file() and out == Path("runs/demo"):
+        return "make explore"
+    return f"continua explore {' '.join(shlex.quote(str(out / name)) for name in MODELS)}"
 
 
 def _recipe(name: str, changes: Mapping[str, Any], options: RunOptions) -> Recipe:

@@ -1,5 +1,6 @@
 """`continua explore`: start the page's server on this machine and open the browser."""
 
+import signal
 import socket
 import subprocess
 import sys
@@ -39,6 +40,7 @@ def explore_command(options: Namespace) -> None:
     if options.host != HERE:
         print(f"continua: listening on {options.host}: whoever can reach this machine there can use the explorer", file=sys.stderr)
     server = subprocess.Popen(server_words(options.host, port, page_words(options)))
+    before = signal.signal(signal.SIGTERM, _interrupted)  # else the server would outlive this process
     try:
         for folder in options.run:
             open_run(folder, options.data_dir)  # while the server starts: a wrong folder is said before a browser opens
@@ -51,10 +53,16 @@ def explore_command(options: Namespace) -> None:
         server.wait()
     except KeyboardInterrupt:
         print()
+        return
     finally:
         _end(server)
-    if server.returncode not in (0, -2, -15, 130):
+        signal.signal(signal.SIGTERM, before)
+    if server.returncode:
         raise ContinuaError(f"the page's server ended with code {server.returncode}; what it said is above")
+
+
+def _interrupted(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
 
 
 def page_words(options: Namespace) -> list[str]:
@@ -69,6 +77,7 @@ def page_words(options: Namespace) -> list[str]:
 def server_words(host: str, port: int, page: Sequence[str]) -> list[str]:
     """The command that serves the page. Streamlit's own configuration files may say otherwise; these words win."""
     from continua.explore.image import MAX_MEGABYTES
+    from continua.report.palette import PALETTE
 
     settings = {
         "server.address": host,
@@ -82,6 +91,8 @@ def server_words(host: str, port: int, page: Sequence[str]) -> list[str]:
         "client.showErrorDetails": "none",
         "client.showErrorLinks": "false",
         "runner.magicEnabled": "false",
+        "theme.light.primaryColor": PALETTE[0],
+        "theme.dark.primaryColor": PALETTE[5],
         "logger.hideWelcomeMessage": "true",  # it would ask a server elsewhere for this machine's address
         "logger.level": "warning",
         "logger.enableRich": "false",

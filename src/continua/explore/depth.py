@@ -66,9 +66,11 @@ def path(model: Any, image: Tensor, block: int, moments: int = MOMENTS) -> Path:
 
 
 def recording(model: Any) -> Any:
-    """The same network with statistics of its own that keep every step; images of one batch do not share steps where steps are adaptive."""
-    adaptive = [block for block in model.blocks if has_time(block) and block.solver.steps is None and block.solver.tableau.explicit]
-    alone = dict(control="sample", gradient="checkpoint", segments=None) if adaptive else {}
+    """The same network with statistics of its own that keep every step. Where that is cheap, images of a batch do not share their steps."""
+    adaptive = any(has_time(block) and block.solver.steps is None and block.solver.tableau.explicit for block in model.blocks)
+    # A filter that moves would be realised for each image at each of its own times.
+    still = not any(getattr(module, "time_dependent", False) for module in model.modules())
+    alone = dict(control="sample", gradient="checkpoint", segments=None) if adaptive and still else {}
     return solved_by(model, Solver(), record_steps=True, **alone)
 
 

@@ -73,7 +73,7 @@ def _changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
 
 
 class Training:
-    """A demo network on its way. `done` is the share of epochs that are finished."""
+    """A demo network on its way."""
 
     def __init__(self, demo: Demo) -> None:
         self.demo, self.run = demo, Run(demo.folder)
@@ -93,17 +93,16 @@ class Training:
             words = [sys.executable, "-m", "continua", "train", *what, "--progress", "off", "--device", "cpu"]
             self._process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
 
-    @property
-    def epochs(self) -> tuple[int, int]:
-        """Finished epochs, and all."""
-        lines = [line for line in self.run.lines() if line.get("event") == "epoch"]
-        return len(lines), self.demo.recipe.epochs
-
-    @property
-    def loss(self) -> float | None:
-        """That of the last finished epoch."""
-        lines = [line for line in self.run.lines() if line.get("event") == "epoch"]
-        return lines[-1]["loss"] if lines else None
+    def progress(self) -> tuple[float, str]:
+        """The share that is done, and words for it."""
+        try:
+            lines = [line for line in self.run.lines() if line.get("event") == "epoch"]
+        except ValueError:  # the last line is being written
+            lines = []
+        if not lines:
+            return 0.0, f"epoch 1 of {self.demo.recipe.epochs}"
+        epochs, done = self.demo.recipe.epochs, len(lines)
+        return done / epochs, f"epoch {min(done + 1, epochs)} of {epochs}, loss {lines[-1]['loss']:.3f}"
 
     def finished(self) -> bool:
         """Whether the network is ready; a `ConfigError` where its training ended without it."""

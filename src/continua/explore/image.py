@@ -53,6 +53,8 @@ def read_upload(content: bytes, name: str) -> Picture:
                 return _upright(opened, name)
     except (UploadError, MemoryError):
         raise
+    except Image.DecompressionBombError:
+        raise UploadError(f"{name} has more than {MAX_PIXELS // 1_000_000} million pixels. Save it smaller, and try again.") from None
     except UnidentifiedImageError:
         raise UploadError(f"{name} is not an image that can be read here; expected {', '.join(FORMATS)}.") from None
     except Exception as error:  # decoders raise whatever they like on damaged bytes

@@ -53,16 +53,23 @@ def open_run(folder: "str | Path", data_dir: Path | None = None) -> Explored:
         raise ConfigError(f"{folder} is not a folder; expected that of a finished run, as `continua train` and `continua demo` make them")
     try:
         if (folder / "config.yaml").is_file():
-            return _of_run(folder, data_dir)
+            return _tried(_of_run(folder, data_dir))
         if (folder / CONFIG).is_file():
-            return _of_weights(folder)
-    except ContinuaError:
-        raise
+            return _tried(_of_weights(folder))
+    except ContinuaError as error:
+        raise error if str(folder) in str(error) else ConfigError(f"{folder}: {error}") from error
     except (ValueError, KeyError, TypeError, AttributeError, OSError, RuntimeError) as error:  # files that are not what their names say
         raise ConfigError(f"{folder} has files that no training wrote ({type(error).__name__}: {error}); train it again") from error
     found = sorted(path.name for path in folder.iterdir())
     told = f"it holds {', '.join(found[:4])}{' …' if len(found) > 4 else ''}" if found else "it is empty"
     raise ConfigError(f"{folder} is not a run: it has neither config.yaml nor {CONFIG}; {told}")
+
+
+@torch.no_grad()
+def _tried(found: Explored) -> Explored:
+    """A network that has seen an image: one that cannot is refused here, and the first pass, which is always slow, is over."""
+    found.model(found.floats(torch.zeros(1, *found.shape, dtype=torch.uint8)))
+    return found
 
 
 def known_runs(runs: "str | Path | None" = None) -> list[Path]:

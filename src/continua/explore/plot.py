@@ -60,7 +60,7 @@ def _mosaic(values: np.ndarray) -> tuple[np.ndarray, tuple[list[float], list[flo
 
 
 def player(maps: Maps, bars: "tuple[tuple[str, ...], np.ndarray] | None" = None, across: int = 4, row: int = ROW) -> Plot:
-    """One row of maps at a time, its columns being moments: a slider moves through them, a button plays them.
+    """One row of maps at a time, its columns being moments: a slider moves through them from the last, a button plays them from the first.
 
     bars   names of classes and their probabilities (moment, class), drawn below and moving along
     """
@@ -68,19 +68,19 @@ def player(maps: Maps, bars: "tuple[tuple[str, ...], np.ndarray] | None" = None,
     across = min(across, count)
     lines = math.ceil(count / across)
     below = 150 if bars else 0
-    height = lines * (row + HEAD) + (below + HEAD if bars else 0)
+    height = lines * (row + HEAD) + (below + 2 * HEAD if bars else 0)
     layout = _layout(height)
     data, spans = [], [_span(maps.values if maps.one_scale else maps.values[k]) for k in range(count)]
     for k in range(count):
         top = 1 - ((k // across) * (row + HEAD) + HEAD) / height
         where = _share(k % across, across)
         layout |= _axes(k, where, (top - row / height, top))
-        data.append(_heat(maps.values[k, 0], k, *spans[k], maps.label))
+        data.append(_heat(maps.values[k, -1], k, *spans[k], maps.label))
         layout["annotations"].append(_words(maps.rows[k], where[0], top))
     if bars:
         layout |= _bar_axes(count, (0.0, below / height))
-        layout["annotations"].append(_words("class probabilities (%)", 0.0, (below + 2) / height))
-        data.append(_bars(*bars, 0, count))
+        layout["annotations"].append(_words("class probabilities (%)", 0.0, (below + 6) / height))
+        data.append(_bars(*bars, moments - 1, count))
     # A frame holds only what moves.
     frames = []
     for moment, name in enumerate(maps.columns):
@@ -150,16 +150,16 @@ def _layout(height: int) -> Plot:
 def _controls(names: Any, height: int) -> Plot:
     """A slider of moments and a button that plays them. Changes are drawn at once: half-way maps would be none of the network's."""
     still = {"mode": "immediate", "frame": {"duration": 0, "redraw": True}, "transition": {"duration": 0}}
-    run = {"fromcurrent": True, "frame": {"duration": 120, "redraw": True}, "transition": {"duration": 0}}
+    run = {"fromcurrent": False, "frame": {"duration": 120, "redraw": True}, "transition": {"duration": 0}}
     steps = [{"label": name, "method": "animate", "args": [[name], still]} for name in names]
     slider = {
-        "active": 0,
-        "x": 0.14,
-        "len": 0.86,
+        "active": len(names) - 1,
+        "x": 0,
+        "len": 1,
         "y": 0,
         "yanchor": "top",
-        "pad": {"t": 34, "b": 4},
-        "currentvalue": {"xanchor": "left", "font": {"size": 14}},
+        "pad": {"t": 38, "b": 4},
+        "currentvalue": {"xanchor": "left", "font": {"size": 14, "color": colour(0)}},
         "ticklen": 0,
         "minorticklen": 0,
         "font": {"size": 1, "color": CLEAR},
@@ -169,18 +169,18 @@ def _controls(names: Any, height: int) -> Plot:
         "steps": steps,
     }
     buttons = [
-        {"label": "▶", "method": "animate", "args": [None, run]},
-        {"label": "❚❚", "method": "animate", "args": [[None], still]},
+        {"label": "play", "method": "animate", "args": [None, run]},
+        {"label": "pause", "method": "animate", "args": [[None], still]},
     ]
     menu = {
         "type": "buttons",
         "direction": "right",
         "showactive": False,
-        "x": 0,
-        "xanchor": "left",
+        "x": 1,
+        "xanchor": "right",
         "y": 0,
         "yanchor": "top",
-        "pad": {"t": 44, "r": 8},
+        "pad": {"t": 26},
         "bgcolor": CLEAR,
         "bordercolor": GREY,
         "font": {"color": colour(0)},

@@ -10,8 +10,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from continua.analysis.scales import short_name
 from continua.errors import ConfigError
+from continua.explore.weight import label
 from continua.filters import FilterConv2d, NJet, ScheduledNJet
 from continua.filters.basis import jet_orders
 from continua.report import Axis, Figure, Maps, Series
@@ -31,7 +31,7 @@ class Layer:
 
     @property
     def label(self) -> str:
-        return short_name(self.name)
+        return label(self.name)
 
     @property
     def outputs(self) -> int:
@@ -76,7 +76,7 @@ def kernels(layer: Layer, t: float | None = None) -> Float[Tensor, "out in rows 
         return layer.conv.weight.detach()
     filter = layer.conv.filter
     weight = filter.kernel(filter.state(), torch.tensor(_at(layer, t))).weight()
-    return weight[:, int(layer.conv.time_channel) :]
+    return weight[:, int(layer.conv.time_channel) :].detach()
 
 
 @torch.no_grad()
@@ -90,7 +90,7 @@ def jet(layer: Layer, output: int, source: int, t: float | None = None) -> NJet 
     realised = filter.kernel(filter.state(), torch.tensor(_at(layer, t)))
     place = source + int(layer.conv.time_channel)
     sigma = realised.sigma.expand(realised.alpha.shape[1:])[place, output]
-    single = NJet(1, 1, order=filter.order, radius_factor=filter.radius_factor)
+    single = NJet(1, 1, order=filter.order, radius_factor=filter.radius_factor).requires_grad_(False)
     return single.with_values(realised.alpha[:, place, output].reshape(-1, 1, 1), sigma.reshape(1))
 
 
@@ -122,6 +122,10 @@ def kernel_maps(layer: Layer, output: int, source: int, t: float | None = None, 
     first, start = min(output, max(0, layer.outputs - rows)), min(source, max(0, layer.inputs - columns))
     shown = weight[first : first + rows, start : start + columns].double().numpy()
     names = [f"to {first + k}" for k in range(shown.shape[0])], [f"from {start + k}" for k in range(shown.shape[1])]
+    if layer.inputs == 1:  # a layer that reads grey images: all its kernels in one row
+        first = min(output, max(0, layer.outputs - columns))
+        shown = weight[first : first + columns, :1].double().numpy().swapaxes(0, 1)
+        names = ["from 0"], [f"to {first + k}" for k in range(shown.shape[1])]
     size = f"{shown.shape[-2]}×{shown.shape[-1]}"
     return Maps("kernels", f"{layer.label}: kernels of {size} pixels", *names, shown, "weight", one_scale=True)
 

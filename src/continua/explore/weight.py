@@ -17,6 +17,12 @@ def moving(model: Any) -> list[str]:
     return [name for name, module in model.named_modules() if isinstance(module, FilterConv2d) and module.filter.time_dependent]
 
 
+def label(name: str) -> str:
+    """`blocks.0.field.convs.1` -> `block 1 conv 2`."""
+    first, found, number = short_name(name).rpartition(" convs ")
+    return f"{first} conv {int(number) + 1}" if found else number
+
+
 def layer_path(model: Any, name: str, channel: int, count: int) -> LayerPath:
     """One layer along t: kernels from some input channels to one output channel, and the curves of the whole layer."""
     found = weights(model, times=MOMENTS, channel=channel, kernels=count, points=MOMENTS, layers=[name])
@@ -26,7 +32,7 @@ def layer_path(model: Any, name: str, channel: int, count: int) -> LayerPath:
 def kernel_maps(found: LayerPath) -> Maps:
     """Kernels at each moment."""
     rows = [f"from {place}" for place in range(len(found.kernels))]
-    title = f"{short_name(found.name)}: kernels to channel {found.channel}"
+    title = f"{label(found.name)}: kernels to channel {found.channel}"
     return Maps("kernels", title, rows, [f"t = {t:.2f}" for t in found.times], found.kernels, "weight")
 
 

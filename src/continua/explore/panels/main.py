@@ -21,7 +21,7 @@ from continua.explore.panels.picture import SIDE, chosen, enlarged
 
 PANELS = ("Depth", "Space", "Weight", "Perturb", "Compare")
 STYLE = """<style>
-.block-container {padding-top: 2.5rem; max-width: 1180px}
+.block-container {padding-top: 3.75rem; max-width: 1180px}
 [data-testid="stImage"] img {image-rendering: pixelated; border-radius: 4px}
 </style>"""
 
@@ -130,20 +130,18 @@ def _train(demo: Demo) -> None:
     training = _trainings().setdefault(demo.name, Training(demo))
     st.markdown(f"### {demo.name}: trained on first use")
     st.markdown(f"A small network on the embedded digits, {demo.text}. This takes a minute or two on two cores, once; it is then kept.")
-    if not training.running:
-        training.start()
     bar = st.progress(0.0, "starting …")
     while not training.finished():
-        done, epochs = training.epochs
-        told = f", loss {training.loss:.3f}" if training.loss is not None else ""
-        bar.progress(done / epochs, f"epoch {min(done + 1, epochs)} of {epochs}{told}")
+        if not training.running:  # also when another process that trained it is gone
+            training.start()
+        bar.progress(*training.progress())
         time.sleep(0.5)
     st.rerun()
 
 
 def _head(lens: Lens) -> None:
     """The image and what the network says of it."""
-    left, right = st.columns([1, 4])
+    left, right = st.columns([1, 4], vertical_alignment="center")
     left.image(enlarged(lens.shown()), width=SIDE, caption="what the network sees")
     found, classes = lens.outcome(), lens.network.classes
     with right:

@@ -16,8 +16,8 @@ def panel(lens: Lens) -> None:
     show.sentence(
         "Mask, dim or disturb the image, or solve it otherwise: each row says what that alone does to the prediction, to the evaluations "
         "of f and to the time.",
-        "Masks: Figure 3c of the DCN paper; contrast with and without scaled integration time: its Figure 4b; tolerance: Table 1 of "
-        "Carrara et al.",
+        "Masks: Figure 3c of the DCN paper; contrast with and without scaled integration time: its Figure 4b; steps of the solver: Table "
+        "1 of Carrara et al.",
     )
     controls, picture = st.columns([3, 1])
     with controls:
@@ -36,10 +36,14 @@ def _change(lens: Lens) -> tuple[Change, bool]:
     mask = one.slider("Mask (pixels a side)", 0, side, max(1, side // 4), key=f"perturb-mask-{side}")
     x = two.slider("Mask: left to right (%)", 0, 100, 50, key="perturb-x")
     y = three.slider("Mask: top to bottom (%)", 0, 100, 50, key="perturb-y")
+    one, two, three = st.columns(3, vertical_alignment="center")  # again: on a phone columns stand below each other
     contrast = one.slider("Contrast", 0.05, 3.0, 1.0, 0.05, key="perturb-contrast")
     noise = two.slider("Noise (σ, of white)", 0.0, 1.0, 0.0, 0.02, key="perturb-noise")
     scaled = three.toggle(
-        "All together: time follows contrast", True, key="perturb-scaled", help="The end time of block 1 is multiplied by the contrast."
+        "Time follows contrast",
+        True,
+        key="perturb-scaled",
+        help="With everything together, the end time of block 1 is multiplied by the contrast.",
     )
     return Change(mask=mask, y=y / 100, x=x / 100, contrast=contrast, noise=noise), scaled
 
@@ -48,7 +52,7 @@ def _solver(lens: Lens) -> Solver:
     if not lens.continuous:
         st.caption("This network has no ODE block, and so no solver, tolerance or time to change.")
         return Solver()
-    one, two, three = st.columns(3)
+    one, two, three = st.columns(3, vertical_alignment="center")
     method = one.selectbox("Solver", [OWN, *ADAPTIVE, *FIXED], key="perturb-method")
     chosen = None if method == OWN else str(method)
     fixed = chosen in FIXED or two.toggle("Fixed steps", False, key="perturb-fixed", disabled=chosen is None)

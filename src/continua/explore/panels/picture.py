@@ -6,7 +6,7 @@ import streamlit as st
 from continua.explore.image import FORMATS, MAX_MEGABYTES, Picture, UploadError, read_upload
 from continua.explore.network import Explored
 
-SIDE = 192  # pixels on the page
+SIDE = 160  # pixels on the page
 
 
 def chosen(network: Explored) -> tuple[Picture, bool]:

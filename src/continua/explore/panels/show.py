@@ -21,16 +21,22 @@ def sentence(text: str, paper: str) -> None:
 
 def part(shown: "Figure | Maps", plot: Plot | None = None, *, key: str, height: int = 300) -> None:
     """A chart or maps under their title, with buttons for the numbers and the picture."""
-    st.markdown(f"**{shown.title}**")
-    drawn = plot or (grid(shown) if isinstance(shown, Maps) else chart(shown, height))
-    st.plotly_chart(drawn, key=f"{key}-plot", config=QUIET, alt=shown.title)
-    if shown.caption:
-        st.caption(shown.caption)
-    _buttons(shown, key)
+    with st.container(gap="xxsmall"):
+        st.markdown(f"**{shown.title}**")
+        drawn = plot or (grid(shown) if isinstance(shown, Maps) else chart(shown, height))
+        st.plotly_chart(drawn, key=f"{key}-plot", config=QUIET, alt=shown.title)
+        if shown.caption:
+            st.caption(shown.caption)
+        _buttons(shown, key)
 
 
 def table(shown: Table, *, key: str) -> None:
     """A table that scrolls by itself where the page is narrow."""
+    with st.container(gap="xxsmall"):
+        _table(shown, key)
+
+
+def _table(shown: Table, key: str) -> None:
     st.markdown(f"**{shown.title}**")
     rows = [[cell_text(cell, head.digits) for cell, head in zip(row, shown.heads, strict=True)] for row in shown.rows]
     st.dataframe([dict(zip([head.text for head in shown.heads], row, strict=True)) for row in rows], hide_index=True, key=f"{key}-table")

@@ -28,7 +28,7 @@ def panel(lens: Lens) -> None:
 
 def _layer(lens: Lens, names: list[str]) -> None:
     left, right = st.columns([2, 1])
-    name = left.selectbox("Layer", names, format_func=weight.short_name, key=f"weight-layer-{lens.network.key}")
+    name = left.selectbox("Layer", names, format_func=weight.label, key=f"weight-layer-{lens.network.key}")
     outputs = lens.network.model.get_submodule(name).out_channels
     channel = int(right.number_input("To channel", 0, int(outputs) - 1, 0, key=f"weight-to-{name}"))  # pyright: ignore[reportArgumentType]
     found = lens.kernels_over_time(name, channel, 8)
