@@ -73,6 +73,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1500)  # three processes and their trainings, on machines that may be busy
 @pytest.mark.parametrize("words", [(), ("--on", "local", "--jobs", "2")], ids=["here", "two at a time"])
 def test_a_killed_study_goes_on_and_ends_with_the_same_numbers(words: tuple[str, ...], undisturbed: dict[str, Any], tmp_path: Path) -> None:
     folder = tmp_path / "killed"
