@@ -127,7 +127,7 @@ def _is_free(host: str, port: int) -> bool:
     return True
 
 
-def _wait_until_up(server: "subprocess.Popen[bytes]", address: str, seconds: float = 60.0) -> None:
+def _wait_until_up(server: "subprocess.Popen[bytes]", address: str, seconds: float = 180.0) -> None:
     end = time.monotonic() + seconds
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     while time.monotonic() < end and server.poll() is None:
