@@ -61,7 +61,9 @@ def accuracies(runs: Runs, printed: Mapping[str, Any], name: str, title: str, **
 
 def _table1(runs: Runs) -> Finding:
     found = runs.values("test_accuracy", 100)
-    worst = min(found.get("ODE-Net", [0.0])) - 2 * 0.3
+    means = {label: one.value for label in TABLE1 if (one := over_seeds(found.get(label, []))) is not None}
+    continuous = [means[label] for label in ("DCN-ODE", "DCN-full") if label in means]
+    close = min(continuous) >= means["ODE-Net"] - 2 * TABLE1["ODE-Net"].error if continuous and "ODE-Net" in means else None
     full = {label: create_parameters(label) for label in TABLE1}
     counts = Table(
         "counts",
@@ -69,11 +71,10 @@ def _table1(runs: Runs) -> Finding:
         ["model", Column("ours"), "printed"],
         [[label, full[label], printed_parameters([label])[label]] for label in TABLE1],
     )
-    close = min(sum(found[label]) / len(found[label]) for label in ("DCN-ODE", "DCN-full")) >= worst
     return Finding(
         [accuracies(runs, TABLE1, "accuracy", "CIFAR-10 accuracy"), counts],
         [
-            Claim("DCNs perform on par with discrete baselines (within two printed standard deviations of ODE-Net)", close),
+            Claim("DCN-ODE and DCN-full are on par with ODE-Net (within two of its printed standard deviations)", close),
             Claim("DCN-ODE has fewer parameters than ODE-Net", full["DCN-ODE"] < full["ODE-Net"]),
         ],
     )

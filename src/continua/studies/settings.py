@@ -33,13 +33,13 @@ DCN_CPU = Setting(
     ),
     by_model={
         "odenet": dict(model_options=dict(solver=dict(steps=1))),
-        **{name: dict(model_options=dict(conv_options=dict(discretisation="hybrid"))) for name in ("dcn_ode", "dcn_full", "dcn_sigma_ji")},
+        **{name: dict(model_options=dict(conv_options=dict(discretisation="hybrid"))) for name in ("dcn_ode", "dcn_full")},
     },
     look=dict(limit=1000, batch_size=250),
     reduced=[
         "widths 16, 32, 64 instead of 32, 64, 128, in groups of as many channels",
-        "steps of rk4 of length 1 (two for T = 2, one for T = 1) with the direct gradient instead of dopri5 at tolerance 1e-3 with the adjoint",
-        "N-jets discretised in the hybrid way instead of sampled",
+        "steps of rk4 of length 1 (two for T = 2, one for T = 1) with the direct gradient instead of dopri5 at tolerance 1e-3",
+        "N-jets with one σ per layer discretised in the hybrid way instead of sampled",
         "batches of 16 at learning rate 0.0125 instead of 128 at 0.1, falling by a cosine instead of two drops",
         "float32, one thread per run",
     ],
