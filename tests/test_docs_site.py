@@ -98,6 +98,7 @@ def test_notebooks_are_pages_with_their_pictures(site: Path) -> None:
         assert "What" in page or "<h1" in page
 
 
+@pytest.mark.slow
 def test_the_errors_of_gradients_on_the_page_are_what_is_measured() -> None:
     path = DOCS / "pictures" / "gradient_error.py"
     kept = json.loads(path.with_suffix(".json").read_text("utf-8"))
