@@ -10,7 +10,7 @@ import pytest
 from explorers import free_port, start_explorer
 from exploring import make_run
 
-WAIT = 60_000  # ms: generous, as tests may share the machine
+WAIT = 150_000  # ms: generous, as tests may share the machine
 
 
 @pytest.fixture(scope="session")

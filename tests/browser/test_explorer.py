@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from PIL import Image, ImageDraw
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 Opened = Callable[..., Any]
 FIRST_MAP = """(() => JSON.stringify(Array.from(document.querySelector('.js-plotly-plot')._fullData[0].z, row => Array.from(row))))()"""

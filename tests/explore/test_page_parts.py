@@ -7,6 +7,7 @@ import torch
 from exploring import SMALL
 
 from continua import ConfigError, create_model
+from continua.cli import main
 from continua.explore import compare, download
 from continua.explore.command import free_port, server_words
 from continua.explore.depth import path
@@ -82,6 +83,13 @@ def test_an_answer_is_computed_once_and_forgotten_last() -> None:
     assert made == ["a", "b", "c", "a"]
 
 
+def test_large_answers_are_forgotten_sooner() -> None:
+    answers, made = Answers(most_bytes=1000), []
+    for name in "aba":
+        answers(name, lambda name=name: made.append(name) or Outcome(np.zeros(75), (), (), (), 0.0))  # 600 bytes
+    assert made == ["a", "b", "a"]
+
+
 def test_an_error_is_not_remembered() -> None:
     answers = Answers()
     with pytest.raises(ZeroDivisionError):
@@ -145,6 +153,12 @@ def test_the_server_listens_here_alone_and_sends_nothing() -> None:
     for wanted in ("--server.address=127.0.0.1", "--browser.gatherUsageStats=false", "--server.headless=true", "--server.maxUploadSize=10"):
         assert wanted in words
     assert words[words.index("--") + 1 :] == ["run"]
+
+
+def test_without_streamlit_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["explore"]) == 2
+    assert "pip install 'continua[explore]'" in capsys.readouterr().err
 
 
 def test_every_setting_of_the_server_is_known_to_streamlit() -> None:

@@ -9,11 +9,15 @@ T = TypeVar("T")
 
 
 class Answers:
-    """Keeps the `most` answers that were asked for last. Several pages may ask at once; the same question is then answered by each."""
+    """Keeps the answers that were asked for last: at most so many, and so many bytes of arrays in them.
 
-    def __init__(self, most: int = 256) -> None:
-        self.most = most
+    Several pages may ask at once; the same question is then answered by each.
+    """
+
+    def __init__(self, most: int = 256, most_bytes: int = 512 << 20) -> None:
+        self.most, self.most_bytes = most, most_bytes
         self._known: OrderedDict[Hashable, Any] = OrderedDict()
+        self._bytes = 0
         self._lock = Lock()
 
     def __call__(self, question: Hashable, make: Callable[[], T]) -> T:
@@ -24,7 +28,13 @@ class Answers:
                 return self._known[question]
         found = make()
         with self._lock:
+            self._bytes += size_of(found) - size_of(self._known.get(question))
             self._known[question] = found
-            while len(self._known) > self.most:
-                self._known.popitem(last=False)
+            while len(self._known) > self.most or (self._bytes > self.most_bytes and len(self._known) > 1):
+                self._bytes -= size_of(self._known.popitem(last=False)[1])
         return found
+
+
+def size_of(answer: Any) -> int:
+    """Bytes of the arrays that an answer holds."""
+    return sum(getattr(value, "nbytes", 0) for value in getattr(answer, "__dict__", {}).values())

@@ -10,7 +10,8 @@ from continua.report.palette import colour
 from continua.report.plot import plotly_figure
 
 ROW, HEAD, GAP = 112, 26, 0.02  # pixels of a row and of the words above it; share of the width between columns
-GREY = "rgba(128,128,128,0.35)"  # on light paper and on dark
+INK = "#3a8fcb"  # words that can be read on light paper and on dark
+GREY = "rgba(128,128,128,0.35)"
 CLEAR = "rgba(0,0,0,0)"
 Plot = dict[str, Any]
 
@@ -159,7 +160,7 @@ def _controls(names: Any, height: int) -> Plot:
         "y": 0,
         "yanchor": "top",
         "pad": {"t": 38, "b": 4},
-        "currentvalue": {"xanchor": "left", "font": {"size": 14, "color": colour(0)}},
+        "currentvalue": {"xanchor": "left", "font": {"size": 14, "color": INK}},
         "ticklen": 0,
         "minorticklen": 0,
         "font": {"size": 1, "color": CLEAR},
@@ -183,7 +184,7 @@ def _controls(names: Any, height: int) -> Plot:
         "pad": {"t": 26},
         "bgcolor": CLEAR,
         "bordercolor": GREY,
-        "font": {"color": colour(0)},
+        "font": {"color": INK},
         "buttons": buttons,
     }
     return {"sliders": [slider], "updatemenus": [menu], "height": height + 100, "margin": {"l": 4, "r": 4, "t": 4, "b": 92}}

@@ -58,7 +58,7 @@ def _change(lens: Lens, place: Any) -> Change:
     side = min(lens.network.shape[1:])
     kind = place.radio("Compare with", ["masked", "contrast"], horizontal=True, key="depth-kind")
     if kind == "masked":
-        return Change(mask=place.slider("Mask (pixels)", 1, side // 2, max(1, side * 3 // 16), key=f"depth-mask-{side}"))
+        return Change(mask=place.slider("Mask (pixels)", 1, side // 2, side * 3 // 8, key=f"depth-mask-{side}"))
     return Change(contrast=place.slider("Contrast", 0.05, 2.0, 0.5, 0.05, key="depth-contrast"))
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import streamlit as st
-import torch
 from PIL import Image
 
 from continua.errors import ContinuaError
@@ -72,7 +71,6 @@ def _arguments(words: Sequence[str]) -> tuple[list[str], str | None, Path | None
 
 @st.cache_resource(show_spinner=False)
 def _answers() -> Answers:
-    torch.set_grad_enabled(False)
     return Answers()
 
 
@@ -81,10 +79,16 @@ def _demos() -> list[Demo]:
     return demos()
 
 
+@st.cache_data(ttl=20, show_spinner=False)
+def _known(runs: str | None) -> list[Path]:
+    """Reading the recipes of many runs takes longer than a click may."""
+    return known_runs(runs)
+
+
 def _places(given: list[str], runs: str | None) -> dict[str, "Path | Demo"]:
     """Names of networks to choose from: those asked for, those that were trained, then the demos."""
     folders = [Path(folder) for folder in given]
-    folders += [folder for folder in known_runs(runs) if folder.resolve() not in {one.resolve() for one in folders}]
+    folders += [folder for folder in _known(runs) if folder.resolve() not in {one.resolve() for one in folders}]
     # The demo's continuous network first, where `continua demo` has trained it.
     ordered = folders[: len(given)] + sorted(folders[len(given) :], key=lambda folder: folder.parts[-2:] != ("demo", "dcn_ode"))
     places: dict[str, Path | Demo] = {}

@@ -27,8 +27,13 @@ def chosen(network: Explored) -> tuple[Picture, bool]:
         return picture, bool(inverted)
     if network.absent:
         st.caption(network.absent)
-    place = st.slider("Which one", 1, len(network.pictures), 1, key=f"image-place-{network.key}")
+    place = st.slider("Which image", 1, len(network.pictures), 1, key=f"image-place-{network.key}")
     return network.pictures[place - 1], False
+
+
+@st.cache_data(max_entries=4, show_spinner=False)
+def _read(content: bytes, name: str) -> Picture:
+    return read_upload(content, name)
 
 
 def _uploaded() -> Picture | None:
@@ -37,7 +42,7 @@ def _uploaded() -> Picture | None:
         st.caption("Until you choose a file, an image of the data set is shown. It stays on this machine.")
         return None
     try:
-        picture = read_upload(file.getvalue(), file.name)
+        picture = _read(file.getvalue(), file.name)
     except UploadError as error:
         st.error(f"{error} An image of the data set is shown instead.", icon=":material/image_not_supported:")
         return None
