@@ -23,7 +23,7 @@ from continua.train import RunOptions, load_recipe, train
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
-SLOW: set[str] = set()  # pages that take more than some seconds
+SLOW = {"docs/analyse.md", "docs/own-images.md", "docs/reproduce.md"}  # pages that take more than some seconds
 GENERATED = {"docs/results.md"}  # its commands are how each result was made: hours, as the page says
 KINDS = {"python", "sh", "yaml", "text", "bibtex"}
 FENCE = re.compile(r"^```(?P<kind>\S*)(?: title=\"(?P<needs>[^\"\n]+)\")?\n(?P<code>.*?)^```$", flags=re.M | re.S)
