@@ -42,8 +42,8 @@ def chromium() -> Iterator[Any]:
     if found is None:
         pytest.fail("no Chromium here: install Debian's package chromium, or name its program in the variable CHROMIUM")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield browser
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
+        yield browser.new_context()  # one for all tests: the page's scripts are read once
         browser.close()
 
 
@@ -52,8 +52,10 @@ def opened(chromium: Any, address: str, tmp_path: Path) -> Iterator[Callable[...
     """Opens the page: `opened(panel="Space")`. A picture of each page is left in the test's folder."""
     pages = []
 
-    def open_page(panel: str | None = None, network: str | None = None, **options: Any) -> Any:
-        page = chromium.new_page(**{"viewport": {"width": 1280, "height": 1600}, **options})
+    def open_page(panel: str | None = None, network: str | None = None, size: tuple[int, int] = (1280, 1100), dark: bool = False) -> Any:
+        page = chromium.new_page()
+        page.set_viewport_size({"width": size[0], "height": size[1]})
+        page.emulate_media(color_scheme="dark" if dark else "light")
         page.set_default_timeout(WAIT)
         page.asked = []
         page.on("request", lambda request: page.asked.append(request.url))
@@ -61,11 +63,11 @@ def opened(chromium: Any, address: str, tmp_path: Path) -> Iterator[Callable[...
         pages.append(page)
         calm(page)
         if network is not None:
-            page.get_by_test_id("stSidebar").get_by_role("combobox").first.click()
+            page.get_by_test_id("stSidebar").locator("[data-testid=stSelectbox] input").first.click()
             page.get_by_role("option", name=network).click()
             calm(page)
         if panel is not None:
-            page.get_by_role("radio", name=panel, exact=True).click()
+            page.get_by_test_id("stButtonGroup").first.get_by_text(panel, exact=True).click()
             calm(page)
         return page
 
@@ -77,7 +79,7 @@ def opened(chromium: Any, address: str, tmp_path: Path) -> Iterator[Callable[...
 
 def calm(page: Any) -> None:
     """Wait until the script has run and everything is drawn."""
-    page.get_by_test_id("stSidebar").wait_for(state="attached")
+    page.locator("[data-testid=stButtonGroup], [data-testid=stAlert]").first.wait_for(state="attached")
     page.wait_for_timeout(250)  # a change is sent to the server after a moment
     page.wait_for_function(
         """() => document.querySelector('[data-testid=stApp]')?.getAttribute('data-test-script-state') === 'notRunning'
