@@ -146,3 +146,13 @@ def test_second_derivatives_go_through_a_direct_solve(conv_options):
     gradient = net.blocks[0].field.conv1.filter.alpha.grad
     assert gradient is not None
     assert bool((gradient != 0).any())
+
+
+def test_a_network_made_without_its_name_takes_another_solver_too() -> None:
+    net = DCN(channels=(4, 8))
+    assert net.with_solver(method="rk4", steps=2).blocks[0].solver.method == "rk4"
+
+
+def test_whole_numbers_are_refused_before_they_reach_a_solver() -> None:
+    with pytest.raises(ConfigError, match="uint8.*reads floats"):
+        create_model("dcn_ode", channels=(4, 8))(torch.zeros(1, 3, 16, 16, dtype=torch.uint8))

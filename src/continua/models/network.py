@@ -103,7 +103,8 @@ class Network(nn.Module):
             module.solver = (module.solver if solver is None else SolverConfig.of(solver)).replace(**changes)
             module.stats = None
         twin.solver = found[0].solver
-        twin.options = {**self.options, "solver": twin.solver}
+        if hasattr(self, "options"):  # else it was not made by create_model
+            twin.options = {**self.options, "solver": twin.solver}
         return twin
 
     def save_pretrained(self, folder: "str | Path") -> None:
@@ -139,6 +140,8 @@ class Network(nn.Module):
                 f"{self.name or type(self).__name__} reads images (batch, {channels or 'channels'}, height, width); got "
                 f"{tuple(images.shape)}. For another number of channels build it with in_channels=..."
             )
+        if not images.is_floating_point():
+            raise ConfigError(f"images are {images.dtype}, and a network reads floats: images.float() / 255, or a Loader with an Augmentation")
         return images
 
     def _enter(self, h: Tensor, index: int, input_scale: "float | Tensor | None") -> Tensor:
