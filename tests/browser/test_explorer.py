@@ -19,6 +19,13 @@ Opened = Callable[..., Any]
 FIRST_MAP = """(() => JSON.stringify(Array.from(document.querySelector('.js-plotly-plot')._fullData[0].z, row => Array.from(row))))()"""
 
 
+def expect(target: Any) -> Any:
+    """Playwright's own, which asks again until it is so. Imported late: without Playwright the other tests can still be collected."""
+    from playwright.sync_api import expect
+
+    return expect(target)
+
+
 def digit(kind: str = "PNG", mode: str = "RGB", **options: Any) -> bytes:
     """Ink on paper: a seven."""
     image = Image.new("RGB", (120, 100), "white")
@@ -49,8 +56,8 @@ def moved(page: Any, calmed: Callable[[Any], None], label: str, presses: int, ke
 def test_the_page_opens_and_asks_nobody_else(opened: Opened, address: str) -> None:
     page = opened()
     assert page.title() == "Continua explorer"
-    assert page.get_by_text("evaluations of f (").is_visible()
-    assert page.get_by_text("Figures 4a, 6 and 7 of the DCN paper").is_visible()
+    expect(page.get_by_text("evaluations of f (")).to_be_visible()
+    expect(page.get_by_text("Figures 4a, 6 and 7 of the DCN paper")).to_be_visible()
     elsewhere = [url for url in page.asked if not url.startswith((address, address.replace("http", "ws"), "data:", "blob:"))]
     assert elsewhere == []
 
@@ -73,12 +80,12 @@ def test_the_time_slider_moves_the_maps_and_plays(opened: Opened) -> None:
 
 def test_another_block_shows_other_maps(opened: Opened, calmed: Callable[[Any], None]) -> None:
     page = opened()
-    assert page.get_by_text("h(t) in block 1", exact=True).is_visible()
+    expect(page.get_by_text("h(t) in block 1", exact=True)).to_be_visible()
     page.get_by_test_id("stMain").locator("[data-testid=stSelectbox] input").first.click()
     page.get_by_role("option", name="block 2").click()
     calmed(page)
-    assert page.get_by_text("h(t) in block 2", exact=True).is_visible()
-    assert page.get_by_text("D(t) in block 2", exact=True).is_visible()
+    expect(page.get_by_text("h(t) in block 2", exact=True)).to_be_visible()
+    expect(page.get_by_text("D(t) in block 2", exact=True)).to_be_visible()
 
 
 def test_sliders_of_space_redraw_the_filter_and_its_response(opened: Opened, calmed: Callable[[Any], None]) -> None:
@@ -88,34 +95,33 @@ def test_sliders_of_space_redraw_the_filter_and_its_response(opened: Opened, cal
     assert learned.replace("learned", "yours")[:12] == yours[:12]
     before = page.evaluate(FIRST_MAP)
     moved(page, calmed, "σ (pixels)", 10)
-    assert page.locator(".js-plotly-plot").first.locator(".xtick text").all_text_contents()[1] != yours
+    expect(labels.nth(1)).not_to_have_text(yours)
     wider = page.evaluate(FIRST_MAP)
     moved(page, calmed, "Rotation (degrees)", 9)
-    assert len({before, wider, page.evaluate(FIRST_MAP)}) == 3
+    page.wait_for_function(f"seen => !seen.includes({FIRST_MAP})", arg=[before, wider])
 
 
 def test_perturbing_says_what_each_change_does(opened: Opened, calmed: Callable[[Any], None]) -> None:
     page = opened("Perturb")
     legend = page.locator(".js-plotly-plot .legendtext")
-    assert legend.all_text_contents() == ["as it is", "mask 2×2"]
+    expect(legend).to_have_text(["as it is", "mask 2×2"])
     moved(page, calmed, "Mask (pixels a side)", 2)
-    assert legend.all_text_contents() == ["as it is", "mask 4×4"]
+    expect(legend).to_have_text(["as it is", "mask 4×4"])
     moved(page, calmed, "Contrast", 4, "ArrowLeft")
-    assert legend.all_text_contents() == ["as it is", "all together"]
-    cells = page.get_by_test_id("stDataFrame").first.locator("[role=gridcell]").all_text_contents()
-    assert any("time of block 1 × 0.8" in cell for cell in cells)
+    expect(legend).to_have_text(["as it is", "all together"])
+    page.locator("[role=gridcell]").filter(has_text="time of block 1 × 0.8").first.wait_for(state="attached")
 
 
-def test_two_runs_stand_side_by_side(opened: Opened) -> None:
+def test_two_runs_stand_side_by_side(opened: Opened, runs: Path) -> None:
     page = opened("Compare")
-    legends = page.locator(".js-plotly-plot .legendtext").all_text_contents()
-    assert legends == ["explored0/continuous", "explored0/coupled"] * 2
-    assert page.locator(".slider-label").count() == 2
+    names = [f"{runs.name}/continuous", f"{runs.name}/coupled"]
+    expect(page.locator(".js-plotly-plot .legendtext")).to_have_text(names * 2)
+    expect(page.locator(".slider-label")).to_have_count(2)
 
 
 def test_kernels_of_a_coupled_network_move(opened: Opened) -> None:
     page = opened("Weight", "coupled")
-    assert page.get_by_text("block 1 conv 1: kernels to channel 0").is_visible()
+    expect(page.get_by_text("block 1 conv 1: kernels to channel 0")).to_be_visible()
     end = page.evaluate(FIRST_MAP)
     box = page.locator(".slider-rail-touch-rect").first.bounding_box()
     page.mouse.click(box["x"] + 0.02 * box["width"], box["y"] + box["height"] / 2)
@@ -148,10 +154,14 @@ def test_uploads_are_seen_or_refused_kindly(
     before = page.locator("[data-testid=stImage] img").first.get_attribute("src")
     upload(page, calmed, name, content)
     refused = words is not None and words != "CMYK"
-    assert page.get_by_test_id("stAlert").filter(has_text=words or "").count() == (words is not None)
-    after = page.locator("[data-testid=stImage] img").first.get_attribute("src")
-    assert (after == before) is refused
-    assert page.get_by_text("evaluations of f (").is_visible()
+    alerts = page.get_by_test_id("stAlert")
+    expect(alerts.filter(has_text=words) if words else alerts).to_have_count(int(words is not None))
+    image = page.locator("[data-testid=stImage] img").first
+    if refused:
+        expect(image).to_have_attribute("src", before)
+    else:
+        expect(image).not_to_have_attribute("src", before)
+    expect(page.get_by_text("evaluations of f (")).to_be_visible()
 
 
 def test_odd_pixels_and_turned_photographs_are_put_right(opened: Opened, calmed: Callable[[Any], None]) -> None:
@@ -184,11 +194,11 @@ def test_two_hundred_megabytes_never_leave_the_browser(opened: Opened, calmed: C
 
 def test_a_spoilt_run_is_said_and_the_page_goes_on(opened: Opened, calmed: Callable[[Any], None]) -> None:
     page = opened(network="spoilt")
-    assert page.get_by_text("has no weights in best/").is_visible()
+    expect(page.get_by_text("has no weights in best/")).to_be_visible()
     page.get_by_test_id("stSidebar").locator("[data-testid=stSelectbox] input").first.click()
     page.get_by_role("option", name="continuous").click()
     calmed(page)
-    assert page.get_by_text("evaluations of f (").is_visible()
+    expect(page.get_by_text("evaluations of f (")).to_be_visible()
 
 
 @pytest.mark.parametrize("panel", ["Depth", "Space", "Weight", "Perturb", "Compare"])
