@@ -108,7 +108,7 @@ FEATURES_SETTINGS: Mapping[str, Setting] = {
             optimiser=dict(lr=0.025),
             schedule=dict(kind="cosine"),
         ),
-        look=dict(limit=2000, per_class=10, jobs=1),  # 2,000 images of the 200 classes to transfer to
+        look=dict(limit=2000, jobs=1),
         reduced=[
             "width 64 instead of 256",
             "250 training images per class instead of 5,000",
