@@ -116,7 +116,7 @@ def test_two_runs_stand_side_by_side(opened: Opened, runs: Path) -> None:
     page = opened("Compare")
     names = [f"{runs.name}/continuous", f"{runs.name}/coupled"]
     expect(page.locator(".js-plotly-plot .legendtext")).to_have_text(names * 2)
-    expect(page.locator(".slider-label")).to_have_count(2)
+    expect(page.locator(".slider-rail-touch-rect")).to_have_count(2)
 
 
 def test_kernels_of_a_coupled_network_move(opened: Opened) -> None:
