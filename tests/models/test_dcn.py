@@ -154,5 +154,5 @@ def test_a_network_made_without_its_name_takes_another_solver_too() -> None:
 
 
 def test_whole_numbers_are_refused_before_they_reach_a_solver() -> None:
-    with pytest.raises(ConfigError, match="uint8.*reads floats"):
+    with pytest.raises(ConfigError, match=r"uint8.*reads floats"):
         create_model("dcn_ode", channels=(4, 8))(torch.zeros(1, 3, 16, 16, dtype=torch.uint8))

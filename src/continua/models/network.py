@@ -141,7 +141,9 @@ class Network(nn.Module):
                 f"{tuple(images.shape)}. For another number of channels build it with in_channels=..."
             )
         if not images.is_floating_point():
-            raise ConfigError(f"images are {images.dtype}, and a network reads floats: images.float() / 255, or a Loader with an Augmentation")
+            raise ConfigError(
+                f"images are {images.dtype}, and a network reads floats: images.float() / 255, or a Loader with an Augmentation"
+            )
         return images
 
     def _enter(self, h: Tensor, index: int, input_scale: "float | Tensor | None") -> Tensor:
