@@ -30,7 +30,8 @@ def image() -> torch.Tensor:
 def test_a_block_that_ends_at_its_end_says_what_the_network_says(name: str, block: int, image: torch.Tensor) -> None:
     net = network(name)
     apart = 0.02 if name == "dcn_sigma_t" else 1e-5  # where filters move, the moments of a path share the steps of later blocks
-    assert np.allclose(depth.path(net, image, block).probabilities[-1], outcome(net, image).probabilities, atol=apart)
+    found = depth.path(net, image, block)
+    assert np.allclose(depth.probabilities(net, image, found)[-1], outcome(net, image).probabilities, atol=apart)
 
 
 def test_a_block_that_ends_early_says_what_the_network_with_that_end_time_says(image: torch.Tensor) -> None:
@@ -38,7 +39,7 @@ def test_a_block_that_ends_early_says_what_the_network_with_that_end_time_says(i
     found = depth.path(net, image, 0)
     with torch.no_grad():
         logits = net(image, t1={0: found.times[5]})
-    assert np.allclose(found.probabilities[5], logits.softmax(1)[0].numpy(), atol=1e-4)
+    assert np.allclose(depth.probabilities(net, image, found)[5], logits.softmax(1)[0].numpy(), atol=1e-4)
 
 
 def test_every_network_of_periods_and_scales_can_be_followed(image: torch.Tensor) -> None:
@@ -50,7 +51,7 @@ def test_every_network_of_periods_and_scales_can_be_followed(image: torch.Tensor
         for block in range(len(net.blocks)):
             found = depth.path(net, picture, block)
             assert found.steps is None
-            assert np.allclose(found.probabilities[-1], outcome(net, picture).probabilities, atol=1e-5)
+            assert np.allclose(depth.probabilities(net, picture, found)[-1], outcome(net, picture).probabilities, atol=1e-5)
 
 
 def test_the_steps_fill_the_time_of_the_block(image: torch.Tensor) -> None:
@@ -79,16 +80,17 @@ def test_an_image_does_not_differ_from_itself(image: torch.Tensor) -> None:
 def test_the_liveliest_channels_are_those_that_change_most() -> None:
     states = np.zeros((3, 4, 2, 2), np.float32)
     states[-1, 3], states[-1, 1] = 2.0, -5.0
-    assert depth.Path(0, (0.0, 1.0, 2.0), states, np.ones((3, 1)), None, None).liveliest(2) == [1, 3]
+    assert depth.Path(0, (0.0, 1.0, 2.0), states, None, None).liveliest(2) == [1, 3]
 
 
 def test_figures_show_rejected_steps_apart() -> None:
     steps = depth.StepList((0.0, 0.0, 0.5), (1.0, 0.5, 0.5), (2.0, 0.5, 0.1), (False, True, True))
-    found = depth.Path(0, (0.0, 1.0), np.zeros((2, 1, 2, 2)), np.full((2, 2), 0.5), 12, steps)
+    found = depth.Path(0, (0.0, 1.0), np.zeros((2, 1, 2, 2)), 12, steps)
     names = [series.name for series in depth.step_sizes(found).series]
     assert names == ["accepted: 2", "rejected: 1"]
     assert "12 evaluations" in depth.step_sizes(found).title
-    assert [series.name for series in depth.probability_curves(found, ("a", "b")).series] == ["a", "b", "solver steps", "rejected steps"]
+    curves = depth.probability_curves(found, np.full((2, 2), 0.5), ("a", "b"))
+    assert [series.name for series in curves.series] == ["a", "b", "solver steps", "rejected steps"]
 
 
 def test_a_block_without_time_has_states_and_no_steps(image: torch.Tensor) -> None:

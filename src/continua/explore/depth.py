@@ -29,7 +29,7 @@ class StepList:
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """One image's way through a block: `states` (time, channel, height, width) at `times`, class probabilities (time, class) there.
+    """One image's way through a block: `states` (time, channel, height, width) at `times`.
 
     `steps` and `nfe` are None for a block without a solver, whose `times` are the places 0, 1, … of its states.
     """
@@ -37,7 +37,6 @@ class Path:
     block: int
     times: tuple[float, ...]
     states: np.ndarray
-    probabilities: np.ndarray
     nfe: int | None
     steps: StepList | None
 
@@ -53,16 +52,22 @@ class Path:
 
 @torch.no_grad()
 def path(model: Any, image: Tensor, block: int, moments: int = MOMENTS) -> Path:
-    """Follow one image through a block. The probabilities at t are the network's if the block ended there: h(t) goes on as its output."""
+    """Follow one image through a block."""
     if len(image) != 1:
         raise ConfigError(f"one image is followed at a time; got {len(image)}")
     net = recording(model)
     found, times = states(net, image, block, moments)
     stats = net.stats[block]
     steps = None if stats is None or stats.steps is None else _step_list(stats.steps)
-    logits = continued(net, image, found[:, 0], block)
     nfe = None if stats is None else int(torch.as_tensor(stats.nfe).sum())
-    return Path(block, tuple(times), found[:, 0].float().numpy(), functional.softmax(logits.double(), 1).numpy(), nfe, steps)
+    return Path(block, tuple(times), found[:, 0].float().numpy(), nfe, steps)
+
+
+@torch.no_grad()
+def probabilities(model: Any, image: Tensor, found: Path) -> np.ndarray:
+    """Class probabilities (time, class) if the block ended at each of the path's times: h(t) goes on as its output."""
+    logits = continued(recording(model), image, torch.from_numpy(found.states).to(image), found.block)
+    return functional.softmax(logits.double(), 1).numpy()
 
 
 def recording(model: Any) -> Any:
@@ -106,10 +111,10 @@ def maps(found: Path, channels: list[int], values: np.ndarray | None = None, tit
     return Maps(f"states-block{found.block + 1}", f"{title} in block {found.block + 1}", rows, columns, shown, "h (no unit)")
 
 
-def probability_curves(found: Path, classes: tuple[str, ...], most: int = 5) -> Figure:
+def probability_curves(found: Path, chances: np.ndarray, classes: tuple[str, ...], most: int = 5) -> Figure:
     """p(t) of the classes that are ever likeliest, with the solver's steps on the axis."""
-    top = sorted(np.argsort(-found.probabilities.max(0), kind="stable")[:most].tolist())
-    series = [Series(classes[place], found.times, 100 * found.probabilities[:, place], style=_style(found)) for place in top]
+    top = sorted(np.argsort(-chances.max(0), kind="stable")[:most].tolist())
+    series = [Series(classes[place], found.times, 100 * chances[:, place], style=_style(found)) for place in top]
     limits = (-4.0, 104.0)
     title = "Class probabilities if the block ended at t"
     return Figure("probabilities", title, _time(found), Axis("probability", "%", limits=limits), [*series, *_ticks(found, -4.0)])

@@ -61,6 +61,12 @@ class Lens:
         change = change or Change()
         return self.answers((*self.key, "path", block, change), lambda: depth.path(self.network.model, self.seen(change), block))
 
+    def chances(self, block: int, change: Change | None = None) -> Any:
+        """Class probabilities along that way."""
+        change, found = change or Change(), self.path(block, change)
+        question = (*self.key, "chances", block, change)
+        return self.answers(question, lambda: depth.probabilities(self.network.model, self.seen(change), found))
+
     def outcome(self, change: Change | None = None, solver: Solver | None = None, scaled: bool = False) -> Outcome:
         """One forward pass; `scaled`: the time of block 1 follows the contrast."""
         change, solver = change or Change(), solver or Solver()

@@ -32,12 +32,12 @@ def panel(lens: Lens) -> None:
         "Show", ["image", "changed image", "difference"], default="image", key="depth-what", label_visibility="collapsed"
     )
     if channels:
-        _maps(lens, plain, other, channels, what or "image")
+        _maps(lens, plain, other, change, channels, what or "image")
     else:
         st.info("Choose at least one channel.")
     first, second = st.columns(2)
     with first:
-        show.part(depth.probability_curves(plain, lens.network.classes), key="depth-probabilities")
+        show.part(depth.probability_curves(plain, lens.chances(block), lens.network.classes), key="depth-probabilities")
     with second:
         show.part(depth.difference_curve(plain, {_name(change): depth.difference(plain, other)}), key="depth-difference")
     if plain.steps is None:
@@ -46,10 +46,10 @@ def panel(lens: Lens) -> None:
         show.part(depth.step_sizes(plain), key="depth-steps", height=240)
 
 
-def _maps(lens: Lens, plain: depth.Path, other: depth.Path, channels: list[int], what: str) -> None:
+def _maps(lens: Lens, plain: depth.Path, other: depth.Path, change: Change, channels: list[int], what: str) -> None:
     values = {"image": plain.states, "changed image": other.states, "difference": abs(plain.states - other.states)}[what]
     title = {"image": "h(t)", "changed image": "h(t) of the changed image", "difference": "|h(t) − h(t) of the changed image|"}[what]
-    chances = (other if what == "changed image" else plain).probabilities
+    chances = lens.chances(plain.block, change if what == "changed image" else None)
     maps = depth.maps(plain, channels, values, title)
     show.part(maps, player(maps, (lens.network.classes[:20], chances[:, :20])), key="depth-maps")
 
