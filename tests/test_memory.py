@@ -14,10 +14,13 @@ faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 x = torch.zeros(4_000_000)
 for _ in range(3):
     (x + 1) + (x + 2)
-before = faults()
-for _ in range(20):
-    (x + 1) + (x + 2)
-print(kept, faults() - before)
+rounds = []
+for _ in range(5):  # the best of them: a busy system may take pages back in between
+    before = faults()
+    for _ in range(20):
+        (x + 1) + (x + 2)
+    rounds.append(faults() - before)
+print(kept, min(rounds))
 """
 
 
@@ -32,5 +35,5 @@ def test_a_large_temporary_reuses_memory_once_it_is_kept() -> None:
     _, without = faults("plain")
     if not kept:
         pytest.skip("this C library has no mallopt")
-    assert with_keeping < 16_000  # 40 temporaries of 16 MB are 160,000 pages; a busy system may take some back
+    assert with_keeping < 1000  # 40 temporaries of 16 MB are 160,000 pages
     assert with_keeping <= without
