@@ -103,7 +103,10 @@ def test_every_study_with_a_printed_number_names_the_row_it_is_compared_with() -
             assert study.compared[0], study.id
 
 
-def test_the_report_of_studies_is_one_file_whose_links_lead_somewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_of_studies_is_one_file_whose_links_lead_somewhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # away from the results kept with the project, which may hold the study at a larger scale
     write("dcn/table2a", "smoke", tmp_path)
     assert main(["report", "dcn", "--runs", str(tmp_path), "--files", str(tmp_path / "files")]) == 0
     text = (tmp_path / "report.html").read_text("utf-8")
