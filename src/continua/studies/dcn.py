@@ -8,7 +8,7 @@ from continua.models import create_model, model_entry
 from continua.report.page import Axis, Cell, Column, Figure, PlusMinus, Series, Table
 from continua.studies.compare import ahead, comparison, over_seeds
 from continua.studies.runs import Runs
-from continua.studies.settings import DCN_SETTINGS
+from continua.studies.settings import CPU_EPOCHS, DCN_SETTINGS
 from continua.studies.study import Claim, Finding, Row, Setting, Study
 
 PAPER = "DCN"
@@ -91,7 +91,6 @@ def create_parameters(label: str) -> int:
 # --- Table 2a ---------------------------------------------------------------------------------------------------------
 
 SIZES: Mapping[str, Sequence[int]] = {"smoke": (2, 4), "cpu": (8, 16, 32, 52), "paper": (2, 4, 8, 16, 32, 52, 64, 103, 128, 512, 1024)}
-CPU_EPOCHS = {8: 120, 16: 80, 32: 50, 52: 40}
 _ALL = SIZES["paper"]
 TABLE2A: Mapping[str, Mapping[int, PlusMinus]] = {
     "ResNet34 (Arora et al.)": dict(
@@ -275,8 +274,8 @@ def _cpu(**changes: Any) -> Mapping[str, Setting]:
     return {**DCN_SETTINGS, "cpu": replace(DCN_SETTINGS["cpu"], **changes)}
 
 
-_SUBSET = "52 training images per class and 40 epochs instead of 5,000 and 100"
-_BY_SIZE = "120, 80, 50, 40 epochs for 8, 16, 32, 52 images per class instead of 3,000, 2,000, 1,500, 1,000"
+_SUBSET = f"52 training images per class instead of 5,000, and {CPU_EPOCHS[52]} epochs instead of 100"
+_BY_SIZE = f"{', '.join(map(str, CPU_EPOCHS.values()))} epochs for 8, 16, 32, 52 images per class instead of 3,000, 2,000, 1,500, 1,000"
 _REDUCED = DCN_SETTINGS["cpu"].reduced
 PLAIN = _cpu(reduced=[_SUBSET, *_REDUCED])
 

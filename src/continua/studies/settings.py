@@ -17,6 +17,9 @@ def smoke(*, look: Mapping[str, Any] | None = None, **change: Any) -> Setting:
     return Setting(seeds=1, threads=1, change={**base, **change}, look=options, reduced=[SMOKE_WORDS])
 
 
+# How long DCNs train at cpu, by images per class: long enough that DCN-ODE and ResNet-blocks fit their training images.
+CPU_EPOCHS = {8: 240, 16: 160, 32: 120, 52: 120}
+
 # DCN. Half the widths with as many channels in a group as at full width, steps of length 1 and hybrid N-jets: about ten times as fast.
 # Small batches, because on so few images what counts is the number of updates; the learning rate is smaller in proportion.
 DCN_CPU = Setting(
@@ -25,7 +28,7 @@ DCN_CPU = Setting(
     change=dict(
         model_options=dict(channels=[16, 32, 64], norm_groups=16, solver=FIXED_STEPS),
         per_class=52,
-        epochs=40,
+        epochs=CPU_EPOCHS[52],
         batch_size=16,
         optimiser=dict(lr=0.0125),
         schedule=dict(kind="cosine", milestones=[]),
