@@ -99,8 +99,9 @@ def test_notebooks_are_pages_with_their_pictures(site: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_errors_of_gradients_on_the_page_are_what_is_measured() -> None:
+def test_the_errors_of_gradients_on_the_page_are_what_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     path = DOCS / "pictures" / "gradient_error.py"
+    monkeypatch.syspath_prepend(path.parent)
     kept = json.loads(path.with_suffix(".json").read_text("utf-8"))
     module = runpy.run_path(str(path))
     problem, place = module["Problem"](), kept["tolerances"].index(1e-3)

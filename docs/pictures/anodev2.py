@@ -3,9 +3,10 @@
 `make pictures` runs this.
 """
 
-from pathlib import Path
+from functools import partial
 
 import matplotlib
+from _drawing import dress, save
 
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
@@ -18,7 +19,6 @@ from continua.blocks.optimality import optimality_gradients
 from continua.filters import RDA, Evolved, FilterConv2d, Grid, Pixel
 from continua.filters.memory import remembering
 
-THEMES = {"light": {"ink": "#1f2328", "faint": "#818b98"}, "dark": {"ink": "#e6edf3", "faint": "#8b949e"}}
 STEPS = (4, 8, 16, 32, 64)
 CURVES = [
     ("Euler, K Dirac", "euler", None, "#d1495b", "o-"),
@@ -66,15 +66,9 @@ def draw_gradients(errors: dict[str, list[float]], ink: str, faint: str) -> plt.
     for order, start in ((1, errors["Euler, K Dirac"][0]), (2, errors["Heun, K Dirac"][0])):
         ax.loglog(STEPS, [1.6 * start * (STEPS[0] / n) ** order for n in STEPS], ":", color=faint, lw=1.3, label=f"order {order}")
     ax.set_xticks(STEPS, [str(n) for n in STEPS])
-    ax.minorticks_off()
     ax.set_xlabel("steps", color=ink)
     ax.set_ylabel("distance of the two gradients", color=ink)
-    ax.patch.set_alpha(0)
-    ax.tick_params(which="both", colors=ink, labelsize=9)
-    ax.grid(color=faint, alpha=0.25, lw=0.6)
-    for side, spine in ax.spines.items():
-        spine.set_visible(side in ("left", "bottom"))
-        spine.set_color(faint)
+    dress(ax, ink, faint)
     ax.legend(frameon=False, labelcolor=ink, fontsize=9, ncols=1, loc="lower left")
     return figure
 
@@ -95,10 +89,6 @@ def draw_gaussians(ink: str, faint: str) -> plt.Figure:
 
 
 if __name__ == "__main__":
-    plt.rcParams.update({"svg.hashsalt": "continua", "svg.fonttype": "path"})
     errors = {label: [gap(steps, scheme, memory) for steps in STEPS] for label, scheme, memory, _, _ in CURVES}
-    for theme, colours in THEMES.items():
-        for name, figure in (("gradients", draw_gradients(errors, **colours)), ("gaussians", draw_gaussians(**colours))):
-            path = Path(__file__).with_name(f"anodev2-{name}-{theme}.svg")
-            figure.savefig(path, transparent=True, metadata={"Date": None}, bbox_inches="tight")
-            print(f"wrote {path.name} ({path.stat().st_size // 1024} kB)")
+    save("anodev2-gradients", partial(draw_gradients, errors), bbox_inches="tight")
+    save("anodev2-gaussians", draw_gaussians, bbox_inches="tight")

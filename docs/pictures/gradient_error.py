@@ -7,9 +7,11 @@ The numbers are kept in gradient_error.json. `make pictures` runs this; it takes
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import matplotlib
+from _drawing import dress, save
 
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
@@ -23,7 +25,6 @@ from continua.filters import NJet
 from continua.ode import solve
 
 NUMBERS = Path(__file__).with_name("gradient_error.json")
-THEMES = {"light": {"ink": "#1f2328", "faint": "#818b98"}, "dark": {"ink": "#e6edf3", "faint": "#8b949e"}}
 TOLERANCES = [10.0**-k for k in range(1, 9)]
 ROUNDING = 1e-17  # where a difference of exactly zero is drawn
 BATCH, CHANNELS, SIZE, CLASSES = 8, 4, 8, 10
@@ -124,13 +125,7 @@ def draw(found: dict[str, dict[str, list[float]]], ink: str, faint: str) -> Figu
         ax.set_title(title, color=ink, fontsize=10.5, loc="left", pad=8)
         ax.set_xlabel("tolerance of the solve", color=ink)
         ax.invert_xaxis()
-        ax.minorticks_off()
-        ax.patch.set_alpha(0)
-        ax.tick_params(which="both", colors=ink, labelsize=9)
-        ax.grid(color=faint, alpha=0.25, lw=0.6)
-        for side, spine in ax.spines.items():
-            spine.set_visible(side in ("left", "bottom"))
-            spine.set_color(faint)
+        dress(ax, ink, faint)
     axes[0].set_ylabel("relative distance of a gradient …", color=ink)
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, ncols=len(LOOKS), loc="upper center", frameon=False, labelcolor=ink, fontsize=9.5)
@@ -138,10 +133,6 @@ def draw(found: dict[str, dict[str, list[float]]], ink: str, faint: str) -> Figu
 
 
 if __name__ == "__main__":
-    plt.rcParams.update({"svg.hashsalt": "continua", "svg.fonttype": "path"})
     found = measure()
     NUMBERS.write_text(json.dumps({"tolerances": TOLERANCES, "relative distance": found}, indent=1) + "\n", "utf-8")
-    for theme, colours in THEMES.items():
-        path = Path(__file__).with_name(f"gradient-error-{theme}.svg")
-        draw(found, **colours).savefig(path, transparent=True, metadata={"Date": None})
-        print(f"wrote {path.name} ({path.stat().st_size // 1024} kB)")
+    save("gradient-error", partial(draw, found))

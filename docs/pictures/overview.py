@@ -6,9 +6,10 @@ so every σ is simply multiplied. Plates are h(t) of one channel of block 1, eac
 """
 
 import warnings
-from pathlib import Path
+from functools import partial
 
 import matplotlib
+from _drawing import save
 
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
@@ -30,7 +31,6 @@ PLATES = np.array([0.05, 0.15, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0])
 MOMENTS = np.linspace(0.0, 2.0, 7)
 LEAN = (0.66, 0.2)  # how a plate's own x-axis goes into the picture, for a plate of height 1
 GAP = 0.86  # between plates
-THEMES = {"light": {"ink": "#1f2328", "faint": "#818b98"}, "dark": {"ink": "#e6edf3", "faint": "#8b949e"}}
 # Zero is transparent, so that the same map suits a light and a dark page; small values are lifted to be seen.
 STRENGTH = np.abs(np.linspace(-1, 1, 255))[:, None] ** 0.8
 SIGNED = ListedColormap(np.hstack([np.repeat([to_rgb("#2f74e0"), to_rgb("#e0314b")], [127, 128], axis=0), STRENGTH]))
@@ -160,11 +160,6 @@ def draw(net: DCN, seen: Seen, ink: str, faint: str) -> Figure:
 
 
 if __name__ == "__main__":
-    # The same file from the same code: no date, no random ids, letters as outlines.
-    plt.rcParams.update({"svg.hashsalt": "continua", "svg.fonttype": "path", "mathtext.fontset": "cm", "image.interpolation": "none"})
+    plt.rcParams.update({"mathtext.fontset": "cm", "image.interpolation": "none"})
     net = trained()
-    seen = Seen(net)
-    for theme, colours in THEMES.items():
-        path = Path(__file__).with_name(f"overview-{theme}.svg")
-        draw(net, seen, **colours).savefig(path, transparent=True, metadata={"Date": None})
-        print(f"wrote {path.name} ({path.stat().st_size // 1024} kB)")
+    save("overview", partial(draw, net, Seen(net)))

@@ -4,10 +4,10 @@ The second figure solves one step of a mildly stiff linear problem by an IRK ste
 `make pictures` runs this.
 """
 
-from pathlib import Path
 from typing import Any
 
 import matplotlib
+from _drawing import HERE, THEMES
 
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
@@ -20,8 +20,6 @@ from continua.models.describe import describe
 from continua.models.draw import draw
 from continua.ode.tableau import method
 
-HERE = Path(__file__).parent
-THEMES = {"light": {"ink": "#1f2328", "faint": "#818b98"}, "dark": {"ink": "#e6edf3", "faint": "#8b949e"}}
 RATE = torch.tensor([[-1.0, 2.0, 0.0], [-2.0, -1.0, 0.5], [0.0, 0.0, -20.0]], dtype=torch.float64)
 STEP = 0.2  # times the fastest rate: 4
 LOOPS = list(range(41))

@@ -4,9 +4,9 @@
 """
 
 from math import log2
-from pathlib import Path
 
 import matplotlib
+from _drawing import save
 
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
@@ -21,7 +21,6 @@ from torch.nn.functional import interpolate, pad
 from continua.data import load
 from continua.filters import FilterConv2d, NJet
 
-THEMES = {"light": {"ink": "#1f2328", "faint": "#818b98"}, "dark": {"ink": "#e6edf3", "faint": "#8b949e"}}
 SIGMAS = (1, 2, 4)
 # The order of α: rows first, falling powers of x.
 NAMES = ("G_{xx}", "G_x", "G", "G_{xy}", "G_y", "G_{yy}")
@@ -79,8 +78,5 @@ def draw(ink: str, faint: str) -> Figure:
 
 
 if __name__ == "__main__":
-    plt.rcParams.update({"svg.hashsalt": "continua", "svg.fonttype": "path", "mathtext.fontset": "cm", "image.interpolation": "none"})
-    for theme, colours in THEMES.items():
-        path = Path(__file__).with_name(f"scale-space-{theme}.svg")
-        draw(**colours).savefig(path, transparent=True, metadata={"Date": None})
-        print(f"wrote {path.name} ({path.stat().st_size // 1024} kB)")
+    plt.rcParams.update({"mathtext.fontset": "cm", "image.interpolation": "none"})
+    save("scale-space", draw)

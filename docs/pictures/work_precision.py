@@ -7,15 +7,15 @@ DOP853 at 1e-13. Ends that are off by more than LOST are left out: such a solve 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 
 import matplotlib
+from _drawing import dress, save
 
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
 import torch
 import torchdiffeq
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.integrate import solve_ivp
 from torch import Tensor
@@ -24,7 +24,6 @@ from continua.ode import solve
 
 TOLERANCES = [10.0**-k for k in range(3, 10)]
 LOST = 0.3
-THEMES = {"light": {"ink": "#1f2328", "faint": "#818b98"}, "dark": {"ink": "#e6edf3", "faint": "#8b949e"}}
 Rate = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -134,33 +133,19 @@ def draw(results: dict[str, dict[str, tuple[list[float], list[int]]]], ink: str,
         for curve in CURVES:
             errors, work = curves[curve.label]
             ax.loglog(errors, work, curve.style, color=curve.colour, lw=1.6, ms=4 if curve.style[0] == "o" else 6, label=curve.label)
-        dress(ax, name, ink, faint)
+        ax.set_title(name, color=ink, fontsize=10.5, pad=7)
+        ax.set_xlabel("relative error at the end", color=ink)
+        ax.invert_xaxis()
+        dress(ax, ink, faint, size=8.5)
     axes[0].set_ylabel("evaluations of f", color=ink)
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, ncols=len(CURVES), loc="upper center", frameon=False, labelcolor=ink, fontsize=9.5)
     return figure
 
 
-def dress(ax: Axes, name: str, ink: str, faint: str) -> None:
-    ax.set_title(name, color=ink, fontsize=10.5, pad=7)
-    ax.set_xlabel("relative error at the end", color=ink)
-    ax.invert_xaxis()
-    ax.minorticks_off()
-    ax.patch.set_alpha(0)
-    ax.tick_params(which="both", colors=ink, labelsize=8.5)
-    ax.grid(color=faint, alpha=0.25, lw=0.6)
-    for side, spine in ax.spines.items():
-        spine.set_visible(side in ("left", "bottom"))
-        spine.set_color(faint)
-
-
 if __name__ == "__main__":
-    plt.rcParams.update({"svg.hashsalt": "continua", "svg.fonttype": "path"})
     results = {}
     for problem in problems():
         exact = with_scipy(problem.f, problem, 1e-13, "DOP853")
         results[problem.name] = {curve.label: measure(curve, problem, exact) for curve in CURVES}
-    for theme, colours in THEMES.items():
-        path = Path(__file__).with_name(f"work-precision-{theme}.svg")
-        draw(results, **colours).savefig(path, transparent=True, metadata={"Date": None})
-        print(f"wrote {path.name} ({path.stat().st_size // 1024} kB)")
+    save("work-precision", partial(draw, results))
