@@ -113,7 +113,7 @@ def speed_of(case: dict[str, Any], batch: int, per_class: int, epochs: int, rank
 def main() -> None:
     parser = options(__doc__, repeats=3)
     parser.add_argument("--batch", type=int, default=128, help="images per batch, over all ranks")
-    parser.add_argument("--per-class", type=int, default=128, help="images per class in an epoch")
+    parser.add_argument("--per-class", type=int, default=64, help="images per class in an epoch")
     parser.add_argument("--epochs", type=int, default=3, help="epochs of each training with ranks")
     parser.add_argument("--only", choices=["loop", "ranks"], default=None, help="one of the two tables")
     chosen = parser.parse_args()

@@ -127,7 +127,7 @@ def test_the_import_check_sees_a_wrong_import(file: str, code: str) -> None:
         ("ode/__init__.py", "from .solve import solve"),
         ("filters/njet.py", "from continua import ode, errors\nimport torch"),
         ("data/cifar.py", "import continuation\nfrom numpy import ode"),
-        ("cli.py", "from continua.studies import run"),
+        ("cli/__init__.py", "from continua.studies import run"),
         ("__init__.py", "from continua.models import create_model"),
     ],
 )

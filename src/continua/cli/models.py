@@ -1,0 +1,55 @@
+"""`continua models`: list the zoo, draw one of it."""
+
+import json
+from pathlib import Path
+
+from jsonargparse import ArgumentParser, Namespace
+
+from continua.errors import ConfigError
+
+
+def add_models_arguments(models: ArgumentParser) -> None:
+    models.add_argument("pattern", metavar="PATTERN", type=str, nargs="?", default="*", help="only names like this, e.g. 'dcn*'")
+    models.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
+    models.add_argument("--draw", metavar="NAME", type=str | None, default=None, help="write a diagram of this model")
+    models.add_argument("--out", type=Path | None, default=None, help="file of the diagram: .svg, .png or .pdf (default: NAME.svg)")
+
+
+def models_command(options: Namespace) -> None:
+    from continua.models import list_models, model_entry
+    from continua.models.describe import describe_model
+    from continua.report import show_table
+
+    if options.draw is not None:
+        return _draw(options.draw, options.out)
+    if options.out is not None:
+        raise ConfigError("--out is the file of a diagram; say which model with --draw NAME")
+    names = list_models(options.pattern)
+    if not names:
+        raise ConfigError(f"no model is named like {options.pattern!r}; `continua models` lists all, patterns look like 'dcn*'")
+    rows = [(model_entry(name), describe_model(name)) for name in names]
+    if options.json:
+        keys = ("name", "paper", "row", "parameters", "printed", "image_size")
+        listed = [{key: getattr(entry, key) for key in keys} | {"flops": described.flops} for entry, described in rows]
+        print(json.dumps(listed, indent=2, ensure_ascii=False))
+        return None
+    show_table(
+        "models",
+        ("name", "paper", "row", "parameters", "printed", "GFLOPs", "image"),
+        [(e.name, e.paper, e.row, d.parameters, e.printed, f"{d.flops / 1e9:.3f}", f"{e.image_size}×{e.image_size}") for e, d in rows],
+        text=(0, 1, 2),
+    )
+    print("GFLOPs: one image, one evaluation of each ODE block's field, 2 per multiply–add; N-jets as dense kernels at σ = 1.")
+    return None
+
+
+def _draw(name: str, out: Path | None) -> None:
+    from continua.models import model_entry
+    from continua.models.describe import describe_model
+    from continua.models.draw import draw
+
+    entry, described = model_entry(name), describe_model(name)
+    jets = any("N-jet" in layer for part in described.parts for layer in part.layers)
+    row = f", {entry.row}" if name == entry.name else ""  # a name spelled by rule is no row of the paper
+    subtitle = f"{entry.paper}{row}" + (" · kernel sizes at σ = 1" if jets else "")
+    print(f"made {draw(described, out or Path(f'{name}.svg'), title=name, subtitle=subtitle)}")
