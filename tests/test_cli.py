@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from command_line import failed
 from official import SMALL_CIFAR10, random_bytes, tar_gz, write_cifar10_python, write_tiny
 
 from continua import ContinuaError
@@ -31,15 +32,6 @@ def small_cifar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
     monkeypatch.setitem(CATALOGUE, "cifar10", SMALL_CIFAR10)
     monkeypatch.setitem(CONTENTS_MD5, "cifar10", {name: hashlib.md5(contents).hexdigest() for name, contents in files.items()})
     return archive
-
-
-def failed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """The one line on stderr of a command that fails with exit code 2."""
-    assert main(words) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("continua: ")
-    assert error.count("\n") == 1
-    return error
 
 
 def test_no_words_print_the_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from command_line import failed
 from training import QUIET, tiny_recipe
 
 from continua.cli import main
@@ -19,14 +20,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     recipe = tiny_recipe(epochs=1, model="resnet_blocks", model_options={"solver": None, **residual})
     train(recipe, base / "residual", QUIET)
     return [base / "dcn", base / "residual"]
-
-
-def failed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    assert main(words) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("continua: ")
-    assert error.count("\n") == 1
-    return error
 
 
 def test_an_analysis_says_what_it_found_and_the_second_time_it_is_known(runs: list[Path], capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from command_line import failed
 from training import QUIET, lasting_lines, tiny_recipe
 
 from continua.cli import main
@@ -18,14 +19,6 @@ WORDS = [
     *("--model-options.channels", "[4, 8]", "--model-options.stem_padding", "1", "--model_options.solver.rtol", "0.1"),
     *("--model_options.solver.atol", "0.1", "--schedule.warmup", "0", "--threads", "1", "--device", "cpu"),
 ]
-
-
-def failed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    assert main(words) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("continua: ")
-    assert error.count("\n") == 1
-    return error
 
 
 @pytest.fixture(scope="module")

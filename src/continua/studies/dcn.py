@@ -92,53 +92,30 @@ def create_parameters(label: str) -> int:
 
 SIZES: Mapping[str, Sequence[int]] = {"smoke": (2, 4), "cpu": (8, 16, 32, 52), "paper": (2, 4, 8, 16, 32, 52, 64, 103, 128, 512, 1024)}
 _ALL = SIZES["paper"]
+
+
+def _by_size(sizes: Sequence[int], values: Sequence[float], errors: Sequence[float]) -> dict[int, PlusMinus]:
+    return {size: PlusMinus(value, error) for size, value, error in zip(sizes, values, errors, strict=True)}
+
+
+_ARORA = (2, 4, 8, 16, 32, 64, 128)
 TABLE2A: Mapping[str, Mapping[int, PlusMinus]] = {
-    "ResNet34 (Arora et al.)": dict(
-        zip(
-            (2, 4, 8, 16, 32, 64, 128),
-            map(PlusMinus, (17.5, 19.5, 23.3, 28.3, 33.2, 41.7, 49.1), (2.5, 1.4, 1.6, 1.4, 1.2, 1.1, 1.3)),
-            strict=True,
-        )
+    "ResNet34 (Arora et al.)": _by_size(_ARORA, (17.5, 19.5, 23.3, 28.3, 33.2, 41.7, 49.1), (2.5, 1.4, 1.6, 1.4, 1.2, 1.1, 1.3)),
+    "CNTK (Arora et al.)": _by_size(_ARORA, (18.8, 21.3, 25.5, 30.5, 36.6, 42.6, 48.9), (2.1, 1.9, 1.9, 1.2, 0.9, 0.7, 0.7)),
+    "ResNet-blocks": _by_size(
+        _ALL,
+        (16.7, 19.6, 22.0, 28.1, 35.4, 39.8, 41.6, 49.0, 50.9, 70.4, 76.8),
+        (0.8, 1.0, 1.3, 1.7, 0.9, 0.6, 1.5, 0.2, 0.6, 1.2, 0.7),
     ),
-    "CNTK (Arora et al.)": dict(
-        zip(
-            (2, 4, 8, 16, 32, 64, 128),
-            map(PlusMinus, (18.8, 21.3, 25.5, 30.5, 36.6, 42.6, 48.9), (2.1, 1.9, 1.9, 1.2, 0.9, 0.7, 0.7)),
-            strict=True,
-        )
+    "ODE-Net": _by_size(
+        _ALL,
+        (16.8, 20.5, 23.1, 29.8, 36.4, 41.7, 42.3, 48.6, 50.7, 71.7, 77.4),
+        (2.8, 0.8, 2.5, 0.8, 1.0, 1.2, 0.2, 0.5, 0.7, 1.5, 0.5),
     ),
-    "ResNet-blocks": dict(
-        zip(
-            _ALL,
-            map(
-                PlusMinus,
-                (16.7, 19.6, 22.0, 28.1, 35.4, 39.8, 41.6, 49.0, 50.9, 70.4, 76.8),
-                (0.8, 1.0, 1.3, 1.7, 0.9, 0.6, 1.5, 0.2, 0.6, 1.2, 0.7),
-            ),
-            strict=True,
-        )
-    ),
-    "ODE-Net": dict(
-        zip(
-            _ALL,
-            map(
-                PlusMinus,
-                (16.8, 20.5, 23.1, 29.8, 36.4, 41.7, 42.3, 48.6, 50.7, 71.7, 77.4),
-                (2.8, 0.8, 2.5, 0.8, 1.0, 1.2, 0.2, 0.5, 0.7, 1.5, 0.5),
-            ),
-            strict=True,
-        )
-    ),
-    "DCN-ODE": dict(
-        zip(
-            _ALL,
-            map(
-                PlusMinus,
-                (16.4, 19.8, 26.5, 31.2, 37.7, 44.5, 48.0, 54.2, 58.2, 75.5, 79.7),
-                (1.6, 0.7, 0.9, 0.6, 0.6, 0.8, 1.3, 0.8, 0.7, 0.8, 0.3),
-            ),
-            strict=True,
-        )
+    "DCN-ODE": _by_size(
+        _ALL,
+        (16.4, 19.8, 26.5, 31.2, 37.7, 44.5, 48.0, 54.2, 58.2, 75.5, 79.7),
+        (1.6, 0.7, 0.9, 0.6, 0.6, 0.8, 1.3, 0.8, 0.7, 0.8, 0.3),
     ),
 }
 
