@@ -1,5 +1,6 @@
 """`continua reproduce --list`: how far each study is, and how long the rest will take."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,6 +9,8 @@ import pytest
 
 from continua.studies import STUDIES, Row, find_study
 from continua.studies.listing import State, seconds_left, study_states
+from continua.studies.runs import Places, wanted_runs
+from continua.train import load_recipe
 from continua.train.setup import RunOptions
 
 
@@ -58,3 +61,25 @@ def test_every_study_is_listed_with_its_state(tmp_path: Path, monkeypatch: pytes
     states = {found.study.id: found for found in study_states("smoke", runs=tmp_path, options=RunOptions(progress="off"))}
     assert states["dcn/fig4a"].text == "not run: 1 run"
     assert states["dcn/table3"].text == "not run"
+
+
+def test_a_recipe_is_read_once_for_all_seeds_and_studies_that_share_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading takes a good tenth of a second, and the list of all studies wants some two hundred runs."""
+    read: list[str] = []
+    monkeypatch.setattr("continua.studies.runs.load_recipe", lambda *words: read.append(repr(words)) or load_recipe(*words))
+    monkeypatch.setattr("continua.studies.listing.STUDIES", {name: STUDIES[name] for name in ("dcn/fig4a", "dcn/fig4b")})
+    states = study_states("smoke", seeds=3, runs=tmp_path, options=RunOptions(progress="off"))
+    assert len(read) == len(set(read)) < sum(one.total for one in states)
+
+
+def test_seeds_of_a_row_differ_in_nothing_else(tmp_path: Path) -> None:
+    places = Places(tmp_path, [], RunOptions(progress="off"))
+    first, second = (one.recipe for one in wanted_runs(find_study("dcn/fig4a"), "smoke", (0, 7), places))
+    assert (first.seed, second.seed) == (0, 7)
+    assert replace(second, seed=0) == first
+
+
+def test_studies_stand_in_the_order_of_the_papers() -> None:
+    names = [name for name in STUDIES if name.startswith("anodev2/")]
+    assert names == [f"anodev2/{part}" for part in ("table1", "table2", "table3", "table4", "fig1", "fig3", "fig4", "fig5")]
+    assert list(dict.fromkeys(name.partition("/")[0] for name in STUDIES)) == ["dcn", "anodev2", "features", "rknet"]

@@ -6,7 +6,9 @@ from continua.errors import ConfigError
 from continua.studies import anodev2, dcn, dcn_figures, features, rknet
 from continua.studies.study import Study
 
-STUDIES: dict[str, Study] = {study.id: study for module in (dcn, dcn_figures, anodev2, features, rknet) for study in module.STUDIES}
+_PAPERS = ([*dcn.STUDIES, *dcn_figures.STUDIES], anodev2.STUDIES, features.STUDIES, rknet.STUDIES)
+# As in the papers: tables by number, then figures.
+STUDIES: dict[str, Study] = {one.id: one for paper in _PAPERS for one in sorted(paper, key=lambda one: ("/fig" in one.id, one.id))}
 
 
 def find_study(name: str) -> Study:

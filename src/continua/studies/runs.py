@@ -53,11 +53,11 @@ def wanted_runs(study: Study, scale: str, seeds: Sequence[int], places: "Places"
 
 def _wanted(row: Row, setting: Setting, seed: int, encoder: Wanted | None, places: "Places") -> Wanted:
     own = setting.by_model.get(row.change.get("model", ""), {})
-    changes = merged(merged(merged({}, setting.change), own), {**row.change, "seed": seed})
+    changes = merged(merged(merged({}, setting.change), own), row.change)
     if encoder is not None:
         changes["encoder"] = str(encoder.run.folder)
         changes.pop("model_options", None)  # a decoder is built from its encoder
-    recipe = places.resolved(load_recipe(row.recipe, changes))
+    recipe = places.resolved(row.recipe, changes, seed)
     return Wanted(row, recipe, places.find(recipe))
 
 
@@ -69,11 +69,13 @@ class Places:
         self.indices = [RunIndex(folder) for folder in (runs, *kept)]
         self._resolved: dict[str, Recipe] = {}
 
-    def resolved(self, recipe: Recipe) -> Recipe:
-        key = repr(replace(recipe, seed=0))
-        if key not in self._resolved:  # resolving builds a network, which seeds have in common
-            self._resolved[key] = resolve(recipe, "cpu" if self.options.device == "auto" else self.options.device, self.options.data_dir)
-        return replace(self._resolved[key], seed=recipe.seed)
+    def resolved(self, name: str, changes: Mapping[str, Any], seed: int) -> Recipe:
+        """A recipe with changes, everything filled in. That builds a network, which seeds and often several studies have in common."""
+        key = repr((name, changes))
+        if key not in self._resolved:
+            device = "cpu" if self.options.device == "auto" else self.options.device
+            self._resolved[key] = resolve(load_recipe(name, changes), device, self.options.data_dir)
+        return replace(self._resolved[key], seed=seed)
 
     def find(self, recipe: Recipe) -> Run:
         """A finished run before a begun one before none."""

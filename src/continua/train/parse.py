@@ -5,6 +5,7 @@ from argparse import ArgumentError
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields, is_dataclass, replace
 from difflib import get_close_matches
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from types import NoneType, UnionType
@@ -63,13 +64,20 @@ def stretched(recipe: Recipe, factor: float, *, keep: tuple[str, ...] = (), epoc
 def parse_recipe(data: Mapping[str, Any]) -> Recipe:
     """A recipe from nested plain data."""
     check_keys(data, "recipe")
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_class_arguments(Recipe, "recipe")
+    parser = _recipe_parser()
     try:
         found = parser.instantiate(parser.parse_object({"recipe": dict(data)})).recipe
     except (ArgumentError, TypeError) as error:
         raise ConfigError(re.sub(r"<class '(\w+)'>", r"\1", " ".join(str(error).replace('Parser key "recipe.', '"').split()))) from None
     return replace(found, model_options=_plain(found.model_options))
+
+
+@cache
+def _recipe_parser() -> ArgumentParser:
+    """Made once: building it takes longer than a parse, and a list of studies reads many recipes."""
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_class_arguments(Recipe, "recipe")
+    return parser
 
 
 def read_yaml(name: "str | Path") -> dict[str, Any]:
