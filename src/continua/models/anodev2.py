@@ -207,7 +207,7 @@ def _register(
     name: str, row: str, parameters: int, printed: str, build_class: type[_Classifier], architecture: str, **defaults: Any
 ) -> None:
     """A model of the paper: its architecture stays fixed, everything else is an option."""
-    own = [p for p in signature(build_class).parameters.values() if p.name != "architecture"]
+    own = [p for p in signature(build_class, eval_str=True).parameters.values() if p.name != "architecture"]
     resolved = {p.name: {"channels": CHANNELS[architecture], **defaults}.get(p.name, p.default) for p in own}
 
     def build(**options: Any) -> Network:
@@ -218,7 +218,7 @@ def _register(
 
     build.__name__ = name
     parameters_of = [p.replace(default=resolved[p.name], kind=Parameter.KEYWORD_ONLY) for p in own]
-    build.__signature__ = signature(build_class).replace(parameters=parameters_of)  # pyright: ignore[reportFunctionMemberAccess]
+    build.__signature__ = signature(build_class, eval_str=True).replace(parameters=parameters_of)  # pyright: ignore[reportFunctionMemberAccess]
     # A small model that any solver suits: batch statistics per step would tie it to Euler.
     tiny: dict[str, Any] = dict(channels=(4, 6)[: WIDTHS[architecture]], **({"norm": "group"} if build_class is Anodev2 else {}))
     register_model(paper="ANODEV2", row=row, parameters=parameters, printed=printed, tiny=tiny)(build)

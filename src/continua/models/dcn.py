@@ -149,7 +149,7 @@ def _register(
     name: str, row: str, parameters: int, printed: str, *, filters: str, continuous: bool, everywhere: bool = False, **defaults: Any
 ) -> None:
     """One of the paper's models: what makes it what it is stays fixed, the other arguments of `DCN` are its options."""
-    own = [p for p in signature(DCN).parameters.values() if p.name not in FIXED]
+    own = [p for p in signature(DCN, eval_str=True).parameters.values() if p.name not in FIXED]
     resolved = {p.name: defaults.get(p.name, p.default) for p in own}
 
     def build(**options: Any) -> DCN:
@@ -159,7 +159,9 @@ def _register(
         return net
 
     build.__name__ = name
-    build.__signature__ = signature(DCN).replace(parameters=[p.replace(default=resolved[p.name], kind=Parameter.KEYWORD_ONLY) for p in own])  # pyright: ignore[reportFunctionMemberAccess]
+    build.__signature__ = signature(DCN, eval_str=True).replace(
+        parameters=[p.replace(default=resolved[p.name], kind=Parameter.KEYWORD_ONLY) for p in own]
+    )  # pyright: ignore[reportFunctionMemberAccess]
     register_model(paper="DCN", row=row, parameters=parameters, printed=printed, tiny=dict(channels=(4, 8, 8)))(build)
 
 

@@ -81,7 +81,7 @@ OF_ODES = ("t1", "solver")
 def _register(name: str, row: str, parameters: int, printed: str, *, residual_stem: bool, continuous: bool, num_blocks: int) -> None:
     """One row of the paper's Table 1: what makes it what it is stays fixed, the other arguments of `FeatureNet` are its options."""
     left_out = set(FIXED) | (set() if continuous else set(OF_ODES)) | (set() if residual_stem else {"stem_width"})
-    own = [p for p in signature(FeatureNet).parameters.values() if p.name not in left_out]
+    own = [p for p in signature(FeatureNet, eval_str=True).parameters.values() if p.name not in left_out]
     resolved = {p.name: p.default for p in own} | {"num_blocks": num_blocks}
 
     def build(**options: Any) -> FeatureNet:
@@ -92,7 +92,7 @@ def _register(name: str, row: str, parameters: int, printed: str, *, residual_st
 
     build.__name__ = name
     parts = [p.replace(default=resolved[p.name], kind=Parameter.KEYWORD_ONLY) for p in own]
-    build.__signature__ = signature(FeatureNet).replace(parameters=parts)  # pyright: ignore[reportFunctionMemberAccess]
+    build.__signature__ = signature(FeatureNet, eval_str=True).replace(parameters=parts)  # pyright: ignore[reportFunctionMemberAccess]
     tiny = dict(width=8, num_blocks=min(2, num_blocks))
     register_model(paper="ODE-Net features", row=row, parameters=parameters, printed=printed, tiny=tiny)(build)
 

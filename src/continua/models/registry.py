@@ -9,6 +9,7 @@ from typing import Any
 
 from continua.errors import ConfigError
 from continua.models.network import Network
+from continua.models.option_types import check_option_types
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,13 @@ def create_model(name: str, **options: Any) -> Network:
             near = get_close_matches(option, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
             raise ConfigError(f"{name} has no option {option!r}; {hint}")
-    net = entry.build(**{**meant, **options})
+    check_option_types(name, options, signature(entry.build).parameters)
+    try:
+        net = entry.build(**{**meant, **options})
+    except TypeError as error:
+        if "unexpected keyword argument" not in str(error):
+            raise
+        raise ConfigError(f"{name}: {error}; it is in one of the options that hold options, such as filter_options") from error
     net.name = name
     return net
 

@@ -172,7 +172,7 @@ def _register(
     """A network of the paper: explicit or implicit stays fixed, the other arguments of `RKNet` are its options."""
     implicit = name.startswith("irknet")
     hidden = FIXED if implicit else (*FIXED, *IMPLICIT_ONLY)
-    own = [p for p in signature(RKNet).parameters.values() if p.name not in hidden]
+    own = [p for p in signature(RKNet, eval_str=True).parameters.values() if p.name not in hidden]
     resolved = {p.name: defaults.get(p.name, p.default) for p in own}
 
     def build(**options: Any) -> RKNet:
@@ -184,7 +184,7 @@ def _register(
         return net
 
     build.__name__ = name
-    build.__signature__ = signature(RKNet).replace(  # pyright: ignore[reportFunctionMemberAccess]
+    build.__signature__ = signature(RKNet, eval_str=True).replace(  # pyright: ignore[reportFunctionMemberAccess]
         parameters=[p.replace(default=resolved[p.name], kind=Parameter.KEYWORD_ONLY) for p in own]
     )
     register_model(paper="RKNet", row=row, parameters=parameters, printed=printed, image_size=image_size, tiny=tiny)(build)
