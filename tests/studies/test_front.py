@@ -122,7 +122,14 @@ def test_the_report_of_studies_is_one_file_whose_links_lead_somewhere(
 
 
 @pytest.mark.parametrize(
-    ("word", "said"), [("dcn/tabel2a", "did you mean dcn/table2a"), ("dcn/table2a@large", "expected one of smoke"), (".", "is not a run")]
+    ("word", "said"),
+    [
+        ("dcn/tabel2a", "did you mean dcn/table2a"),
+        ("dnc/table2a", "did you mean dcn/table2a"),
+        ("dcn/table2a@large", "expected one of smoke"),
+        (".", "is not a run"),
+        ("runs/nowhere", "neither the folder of a run nor a study"),
+    ],
 )
 def test_what_is_neither_a_run_nor_a_study_is_refused(word: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):

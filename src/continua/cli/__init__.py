@@ -1,7 +1,6 @@
 """One command, `continua`. Rooms are imported only when their subcommand runs, so that help answers at once."""
 
 import os
-import re
 import sys
 import warnings
 from argparse import ArgumentError
@@ -50,9 +49,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _said(error: Exception) -> str:
-    """One line, without the parser's own words for types and keys."""
-    text = " ".join(str(error).split())
-    return re.sub(r"<class '(\w+)'>", r"\1", text.replace("Parser key ", "")) if isinstance(error, ArgumentError) else text
+    """One line."""
+    from continua.train.parser_words import parser_words
+
+    return parser_words(str(error)) if isinstance(error, ArgumentError) else " ".join(str(error).split())
 
 
 def _warned(message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
@@ -57,15 +58,19 @@ def asked_for(words: Sequence[str], runs: "Path | None" = None) -> Asked:
 
     if not words:
         return Asked(_loose_runs(runs), [(study, None) for study in STUDIES.values()])
-    folders, studies = [], []
+    folders, studies, papers = [], [], {study.partition("/")[0] for study in STUDIES}
     for word in words:
         name, at, scale = word.partition("@")
         if (Path(word) / "config.yaml").is_file():
             folders.append(Path(word))
-        elif Path(word).is_dir() and name not in {study.partition("/")[0] for study in STUDIES}:
+        elif Path(word).is_dir() and name not in papers:
             raise ConfigError(f"{word} is not a run: it has no config.yaml")
         elif at and scale not in SCALES:
             raise ConfigError(f"{word!r} asks for the scale {scale!r}; expected one of {', '.join(SCALES)}")
+        elif not get_close_matches(name.partition("/")[0], papers):
+            raise ConfigError(
+                f"{word} is neither the folder of a run nor a study; studies are called dcn/table2a, `continua reproduce --list` shows all"
+            )
         else:
             studies += [(study, scale or None) for study in chosen(name)]
     return Asked(folders, studies)

@@ -15,6 +15,7 @@ import yaml
 from jsonargparse import ArgumentParser
 
 from continua.errors import ConfigError
+from continua.train.parser_words import parser_words
 from continua.train.recipe import Recipe
 
 FREE = ("model_options",)  # fields whose keys are the model's business
@@ -68,7 +69,7 @@ def parse_recipe(data: Mapping[str, Any]) -> Recipe:
     try:
         found = parser.instantiate(parser.parse_object({"recipe": dict(data)})).recipe
     except (ArgumentError, TypeError) as error:
-        raise ConfigError(re.sub(r"<class '(\w+)'>", r"\1", " ".join(str(error).replace('Parser key "recipe.', '"').split()))) from None
+        raise ConfigError(parser_words(str(error))) from None
     return replace(found, model_options=_plain(found.model_options))
 
 

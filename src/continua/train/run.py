@@ -38,7 +38,8 @@ class Run:
     def recipe(self) -> Recipe:
         """What config.yaml says."""
         if not self.exists:
-            raise ConfigError(f"{self.folder} is not a run: it has no config.yaml")
+            told = "it has no config.yaml" if self.folder.is_dir() else "there is no such folder"
+            raise ConfigError(f"{self.folder} is not a run: {told}")
         return parse_recipe(read_yaml(self.config))
 
     @property
