@@ -7,6 +7,7 @@ import torch
 from continua import ConfigError, create_model
 from continua.analysis import scales, weights
 from continua.explore import space, weight
+from continua.filters.basis import jet_orders
 from continua.models import Network
 
 
@@ -65,6 +66,15 @@ def test_a_filter_widened_has_its_own_scale() -> None:
     assert float(view.changed.sigma) == pytest.approx(2.5)
     assert torch.allclose(view.changed.alpha, view.learned.alpha)
     assert [series.name for series in space.coefficients(view).series] == ["learned", "yours"]
+
+
+def test_coefficients_are_shown_by_rising_order_each_with_its_own() -> None:
+    learned = space.jet(space.layers(network("dcn_ode"))[1], 0, 1)
+    assert learned is not None
+    shown = space.coefficients(space.turned(learned, float(learned.sigma), 0)).series[0]
+    assert list(shown.x) == ["G", "G_x", "G_y", "G_xx", "G_xy", "G_yy"]
+    alpha = dict(zip(jet_orders(2), learned.alpha.flatten().tolist(), strict=True))  # by (derivatives along y, along x)
+    assert list(shown.y) == pytest.approx([alpha[order] for order in ((0, 0), (0, 1), (1, 0), (0, 2), (1, 1), (2, 0))])
 
 
 def test_a_response_is_the_convolution_of_the_grey_image() -> None:

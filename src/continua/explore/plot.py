@@ -10,6 +10,7 @@ from continua.report.palette import colour
 from continua.report.plot import plotly_figure
 
 ROW, HEAD, GAP = 112, 26, 0.02  # pixels of a row and of the words above it; share of the width between columns
+WIDE = 760  # pixels that all columns of a grid have on a usual screen: rows that were higher would leave a gap below
 INK = "#3a8fcb"  # words that can be read on light paper and on dark
 GREY = "rgba(128,128,128,0.35)"
 CLEAR = "rgba(0,0,0,0)"
@@ -21,16 +22,18 @@ def chart(figure: Figure, height: int = 300) -> Plot:
     found = plotly_figure(figure)
     found["layout"] |= {"height": height, "margin": {"l": 56, "r": 12, "t": 12, "b": 48}}
     for trace in found["data"]:
+        if "markers" in trace.get("mode", ""):
+            trace["cliponaxis"] = False  # a point on the edge is a whole point
         if trace.get("name") in ("solver steps", "rejected steps"):  # ticks of the time axis
             refused = trace["name"] == "rejected steps"
             trace["marker"] |= {"symbol": "x-thin-open" if refused else "line-ns-open", "size": 12, "line": {"width": 2}}
-            trace["cliponaxis"] = False
     return found
 
 
 def grid(maps: Maps, row: int = ROW) -> Plot:
     """Every map in its place, named along the edges. Maps of one scale are one picture: plotly is slow with many small ones."""
     groups = [range(len(maps.rows))] if maps.one_scale else [range(k, k + 1) for k in range(len(maps.rows))]
+    row = min(row, WIDE // len(maps.columns))
     height = len(maps.rows) * (row + 6) + HEAD
     layout, data, top = _layout(height), [], 1 - HEAD / height
     for place, group in enumerate(groups):

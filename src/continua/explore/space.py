@@ -148,9 +148,11 @@ def response_maps(view: JetView, image: Float[Tensor, "1 channels height width"]
 
 def coefficients(view: JetView) -> Figure:
     """α of each Gaussian derivative, learned and turned."""
-    names = ["G" + ("_" + "y" * i + "x" * j if i + j else "") for i, j in jet_orders(view.learned.order)]
+    orders = jet_orders(view.learned.order)
+    shown = sorted(range(len(orders)), key=lambda k: (sum(orders[k]), orders[k]))  # G, then its slopes, then its curvatures
+    names = ["G" + ("_" + "x" * j + "y" * i if i + j else "") for i, j in (orders[k] for k in shown)]
     series = [
-        Series(name, names, one.alpha.detach().flatten().double().numpy(), style="bars")
+        Series(name, names, one.alpha.detach().flatten().double().numpy()[shown], style="bars")
         for name, one in (("learned", view.learned), ("yours", view.changed))
     ]
     return Figure("coefficients", "Coefficients α of the N-jet", Axis("Gaussian derivative"), Axis("α"), series)
