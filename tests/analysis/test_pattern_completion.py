@@ -79,6 +79,14 @@ def test_the_difference_is_that_of_the_closed_form() -> None:
     assert (found.falls, found.images) == (1.0, 2)
 
 
+def test_the_difference_where_the_mask_is_counts_nothing_else() -> None:
+    images = torch.arange(32.0).reshape(2, 1, 4, 4) + 1
+    found = completion(Decay(), [(images, torch.zeros(2))], mask=2, times=3)
+    each = images[:, :, 1:3, 1:3].flatten(1).mean(1).numpy() / images.flatten(1).std(1, correction=0).numpy()  # e^(−t) cancels
+    assert found.inside_mean == pytest.approx([each.mean()] * 3, rel=1e-5)
+    assert found.inside_std == pytest.approx([each.std()] * 3, rel=1e-5)
+
+
 def test_the_spread_is_over_images_and_the_count_is_kept() -> None:
     images = torch.stack([torch.full((1, 4, 4), value) for value in (1.0, 2.0, 5.0, 100.0)])
     batches = [(images[:2], torch.zeros(2)), (images[2:], torch.zeros(2))]
@@ -108,7 +116,7 @@ def test_a_continuous_network_from_accuracy_to_maps() -> None:
     np.testing.assert_allclose(found.example.maps[0, 0], state.double().numpy(), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(found.example.maps[2], np.abs(found.example.maps[0] - found.example.maps[1]), atol=1e-6)
     page = present(found)
-    assert [figure.name for figure in page.every(Figure)] == ["accuracy", "difference"]
+    assert [figure.name for figure in page.every(Figure)] == ["accuracy", "difference", "inside"]
     assert page.every(Maps)[0].columns[-1] == "t = 1"
 
 

@@ -21,6 +21,8 @@ class Difference:
 
     A is the amplitude Σ|h_intact| at the same t (`mean`, `std`); with A at the start (`fixed_mean`) growth of h itself does not count.
     `times` are the places 0, 1, … of the states for a block without time. `falls` is the share of images with D(end) < D(start).
+    `inside_mean` looks at the hole alone: the mean |h_intact − h_masked| where the mask is, in standard deviations of the intact maps (nan
+    where these are constant). D counts what is constant in a map as amplitude, and differences outside the mask as well.
     """
 
     times: list[float]
@@ -28,6 +30,8 @@ class Difference:
     std: list[float]
     fixed_mean: list[float]
     fixed_std: list[float]
+    inside_mean: list[float]
+    inside_std: list[float]
     falls: float
     images: int
 
@@ -116,7 +120,7 @@ def completion(
     model: Any, batches: Batches, *, mask: int = 6, block: int = 0, times: int = 21, images: int = 1000, zero: "Tensor | float" = 0.0
 ) -> Difference:
     """D(t) inside a block."""
-    moving, fixed, grid, seen = [], [], None, 0
+    moving, fixed, inside, grid, seen = [], [], [], None, 0
     for given in _some(batches, images):
         intact, grid = states(model, given, block, times)
         other, _ = states(model, masked(given, mask, zero), block, times)
@@ -124,10 +128,22 @@ def completion(
         apart = (intact - other).abs().flatten(2).sum(2, dtype=torch.float64)
         moving.append((apart / amplitude).cpu())
         fixed.append((apart / amplitude[:1]).cpu())
+        inside.append(_in_the_hole(intact, other, mask / given.shape[-1]).cpu())
         seen += len(given)
-    d, f = torch.cat(moving, 1).numpy(), torch.cat(fixed, 1).numpy()
-    falls = float((d[-1] < d[0]).mean())
-    return Difference(grid or [], d.mean(1).tolist(), d.std(1).tolist(), f.mean(1).tolist(), f.std(1).tolist(), falls, seen)
+    curves = [torch.cat(each, 1).numpy() for each in (moving, fixed, inside)]
+    falls = float((curves[0][-1] < curves[0][0]).mean())
+    (d, d_std), (f, f_std), (hole, hole_std) = ((curve.mean(1).tolist(), curve.std(1).tolist()) for curve in curves)
+    return Difference(grid or [], d, d_std, f, f_std, hole, hole_std, falls, seen)
+
+
+def _in_the_hole(intact: Tensor, other: Tensor, share: float) -> Tensor:
+    """Mean difference of maps (time, batch, channels, height, width) in a square in their middle, in standard deviations of the intact."""
+    height, width = intact.shape[-2:]
+    rows, columns = max(1, round(share * height)), max(1, round(share * width))
+    top, left = (height - rows) // 2, (width - columns) // 2
+    apart = (intact - other)[..., top : top + rows, left : left + columns].abs().flatten(2).mean(2, dtype=torch.float64)
+    spread = intact.double().std((-2, -1), correction=0).mean(2)
+    return apart / torch.where(spread > 0, spread, torch.nan)
 
 
 def states(model: Any, images: Tensor, block: int, times: int) -> tuple[Tensor, list[float]]:
@@ -203,7 +219,8 @@ def present(found: PatternCompletion) -> Page:
     text = (
         f"{found.images:,} images. With a mask of {found.mask}×{found.mask} pixels the features of masked and intact images differ by "
         f"{d.mean[0]:.3f} at the start of {block} and by {d.mean[-1]:.3f} at its end (D, mean over {d.images:,} images); "
-        f"D falls for {d.falls:.0%} of them."
+        f"D falls for {d.falls:.0%} of them. Where the mask is, the difference goes from {d.inside_mean[0]:.2f} to {d.inside_mean[-1]:.2f} "
+        f"standard deviations of the maps."
     )
     accuracy = Figure(
         "accuracy",
@@ -219,13 +236,17 @@ def present(found: PatternCompletion) -> Page:
     ]
     caption = "D = Σ|h intact − h masked| / Σ|h intact|, over all features of the block; bands are standard deviations over images."
     difference = Figure("difference", f"Difference of features in {block}", when, Axis("D(t)"), curves, caption)
+    hole = [Series("inside the mask", d.times, d.inside_mean, d.inside_std, spread="band", style=curves[0].style)]
+    inside = Figure(
+        "inside", f"Difference of features of {block} where the mask is", when, Axis("mean difference", "standard deviations"), hole
+    )
     shown = found.example
     columns = [f"t = {t:.2g}" if found.continuous else f"state {t:.0f}" for t in shown.times]
     title = f"Channel {shown.channel} of {block}, image {shown.image}"
     maps = Maps("maps", title, ["intact", "masked", "difference"], columns, shown.maps, "h (no unit)")
     rows = [(size, 100 * a, f) for size, a, f in zip(found.sizes, found.accuracies, found.failed, strict=True)]
     table = Table("masks", "Accuracy with a mask", [Column("side of the mask", "pixels"), Column("accuracy", "%", 2), "failed"], rows)
-    return Page("Pattern completion", [text, accuracy, difference, maps, table])
+    return Page("Pattern completion", [text, accuracy, difference, inside, maps, table])
 
 
 QUESTION = Question("pattern_completion", "accuracy and features with the centre of the image masked out", Options, ask, present)

@@ -127,17 +127,21 @@ def _fig3c(runs: Runs) -> Finding:
 def _maps(labels: Sequence[str]) -> Any:
     def ask(runs: Runs) -> Finding:
         parts: list[Part] = []
-        curves, claims = [], []
+        curves, holes, claims = [], [], []
         for place, label in enumerate(labels):
             answer = runs.ask(COMPLETION, runs.subjects(label)[:1])
             d = answer.result.difference
             parts += [_renamed(part, label, place) for part in answer.page.every(Maps)]
             scaled = [t / max(d.times[-1], 1e-9) for t in d.times]
-            curves.append(Series(label, scaled, d.mean, d.std, spread="band", style="both" if len(d.times) < 5 else "line", colour=place))
+            look: dict[str, Any] = dict(spread="band", style="both" if len(d.times) < 5 else "line", colour=place)
+            curves.append(Series(label, scaled, d.mean, d.std, **look))
+            holes.append(Series(label, scaled, d.inside_mean, d.inside_std, **look))
             if label == "DCN-ODE":
                 claims.append(Claim(f"D falls within block 1 of DCN-ODE (for {d.falls:.0%} of the images)", d.mean[-1] < d.mean[0]))
         axis = Axis("t / T (residual network: before and after the block)")
         parts.append(Figure("difference", "Difference between features of intact and masked images", axis, Axis("D(t)"), curves))
+        unit = Axis("mean difference", "standard deviations of the intact map")
+        parts.append(Figure("inside", "The same where the mask is", axis, unit, holes))
         return Finding(parts, claims)
 
     return ask
