@@ -158,7 +158,7 @@ def test_growths_and_channels_say_the_same_as_stages_and_m():
         (dict(stages=None), "give one"),
         (dict(stages="2x1_2x1", growth=[4]), "2 of them, one per period"),
         (dict(stem="big"), "stem small or imagenet"),
-        (dict(attention="no"), "attention='no'; expected true or false"),
+        (dict(attention="no"), "attention is 'no'; expected true or false"),
         (dict(filters="jets"), "filters pixel or njet"),
         (dict(stages="2x1", activation="rleu"), "did you mean 'relu'"),
     ],
