@@ -30,9 +30,8 @@ endif
 	$(PIP) -e '.[$*]'
 	@touch $@
 
-# Threads that wait sleep: beside other work on the machine, threads that spin make the training several times slower.
 demo: .venv/.base ## train, compare and look into three networks on the embedded digits (under 5 minutes)
-	OMP_WAIT_POLICY=$${OMP_WAIT_POLICY:-passive} $(PY) -m continua demo --out runs/demo
+	$(PY) -m continua demo --out runs/demo
 
 explore: .venv/.explore ## look into a network in the browser: its depth, filters and weights (Ctrl-C ends it)
 	$(PY) -m continua explore
