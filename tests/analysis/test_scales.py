@@ -90,3 +90,10 @@ def test_the_page_shows_depth_and_distributions() -> None:
     assert short_name("blocks.0.field.conv1") == "block 1 conv1"
     assert short_name("transitions.1.conv") == "transition 2 conv"
     assert short_name("stem") == "stem"
+
+
+def test_layers_stand_in_the_order_in_which_an_image_meets_them() -> None:
+    net = continua.create_model("dcn_full", channels=[4, 8, 8], norm_groups=4)
+    found = [layer.name.split(".field")[0].removesuffix(".conv") for layer in scales(net).layers]
+    way = ["stem", "blocks.0", "blocks.0", "transitions.0", "blocks.1", "blocks.1", "transitions.1", "blocks.2", "blocks.2"]
+    assert found == way

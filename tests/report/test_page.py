@@ -68,7 +68,9 @@ def test_a_page_is_the_same_after_json() -> None:
 
 
 def test_json_has_no_nan() -> None:
-    json.loads(page_json(PAGE), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    strange: list[str] = []
+    json.loads(page_json(PAGE), parse_constant=strange.append)
+    assert strange == []
 
 
 @pytest.mark.parametrize("figure", [CURVES, BARS, STEPS], ids=lambda figure: figure.name)

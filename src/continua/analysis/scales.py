@@ -60,7 +60,8 @@ class Scales:
 
 def scales(model: Any, *, times: int = 21, bins: int = 40, least: int = 20) -> Scales:
     """σ of every layer. A block's σ are taken together where a layer has one for each of at least `least` channels or pairs."""
-    layers = [_layer(model, name, module, times) for name, module in model.named_modules() if _has_scale(module)]
+    named = sorted(((name, module) for name, module in model.named_modules() if _has_scale(module)), key=lambda one: _depth(one[0]))
+    layers = [_layer(model, name, module, times) for name, module in named]
     if not layers:
         raise ConfigError(f"{getattr(model, 'name', 'this network')} has no N-jet layer, so it has no scale to look at")
     groups: dict[str, list[np.ndarray]] = {}
@@ -124,6 +125,12 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 
 def _has_scale(module: Any) -> bool:
     return hasattr(module, "sigma_at") or (hasattr(module, "sigma") and hasattr(module, "s"))
+
+
+def _depth(name: str) -> int:
+    """Where a layer stands on an image's way: the stem, block 1, transition 1, block 2, … (modules are named in another order)."""
+    part, place, *_ = [*name.split("."), ""]
+    return 2 * int(place) + (part == "transitions") if part in ("blocks", "transitions") and place.isdigit() else -1
 
 
 @torch.no_grad()

@@ -90,7 +90,7 @@ def create_parameters(label: str) -> int:
 
 # --- Table 2a ---------------------------------------------------------------------------------------------------------
 
-SIZES: Mapping[str, Sequence[int]] = {"smoke": (2, 4), "cpu": (8, 16, 32, 52), "paper": (2, 4, 8, 16, 32, 52, 64, 103, 128, 512, 1024)}
+SIZES: Mapping[str, Sequence[int]] = {"smoke": (2, 4), "cpu": tuple(CPU_EPOCHS), "paper": (2, 4, 8, 16, 32, 52, 64, 103, 128, 512, 1024)}
 _ALL = SIZES["paper"]
 
 
@@ -252,7 +252,10 @@ def _cpu(**changes: Any) -> Mapping[str, Setting]:
 
 
 _SUBSET = f"52 training images per class instead of 5,000, and {CPU_EPOCHS[52]} epochs instead of 100"
-_BY_SIZE = f"{', '.join(map(str, CPU_EPOCHS.values()))} epochs for 8, 16, 32, 52 images per class instead of 3,000, 2,000, 1,500, 1,000"
+_BY_SIZE = (
+    f"{', '.join(map(str, CPU_EPOCHS.values()))} epochs for {', '.join(map(str, CPU_EPOCHS))} images per class "
+    "instead of 3,000, 2,000, 1,500, 1,000"
+)
 _REDUCED = DCN_SETTINGS["cpu"].reduced
 PLAIN = _cpu(reduced=[_SUBSET, *_REDUCED])
 
