@@ -64,7 +64,10 @@ def _series(figure: Figure) -> Any:
             getattr(axes, f"set_{name}scale")("log")
         if axis.limits:
             getattr(axes, f"set_{name}lim")(axis.limits)
-    if figure.x.whole:
+    if figure.x_marks:
+        axes.set_xticks(figure.x_marks, [str(mark) for mark in figure.x_marks])
+        axes.set_xticks([], minor=True)
+    elif figure.x.whole:
         from matplotlib.ticker import MaxNLocator
 
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -18,7 +18,7 @@ class Axis:
     unit: str = ""
     log: bool = False
     limits: tuple[float, float] | None = None
-    whole: bool = False  # only whole numbers mean anything: epochs
+    whole: bool = False  # only whole numbers mean anything: epochs; on a logarithmic axis the numbers that occur are marked
 
     def __post_init__(self) -> None:
         if not self.label:
@@ -79,6 +79,19 @@ class Figure:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "series", tuple(self.series))
+
+    @property
+    def x_marks(self) -> list[int]:
+        """Whole numbers to mark on a logarithmic x-axis: those that occur, unless they would stand too close (none: as usual)."""
+        if not (self.x.log and self.x.whole):
+            return []
+        known = sorted({int(value) for series in self.series for value in series.x if float(value) > 0})
+        room = math.log(known[-1] / known[0]) / 20 if known else 0.0
+        marks: list[int] = []
+        for value in known:
+            if not marks or math.log(value / marks[-1]) >= room:
+                marks.append(value)
+        return marks
 
 
 @dataclass(frozen=True)

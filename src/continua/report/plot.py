@@ -13,7 +13,7 @@ def plotly_figure(figure: Figure) -> dict[str, Any]:
     """Traces and layout."""
     traces = [trace for place, series in enumerate(figure.series) for trace in _traces(series, place, figure)]
     layout = {
-        "xaxis": _axis(figure.x) | ({"type": "category"} if _named(figure) else _ticks(figure.x, [one.x for one in figure.series])),
+        "xaxis": _axis(figure.x) | _x_ticks(figure),
         "yaxis": _axis(figure.y) | _ticks(figure.y, [one.y for one in figure.series]),
         "showlegend": len(figure.series) > 1,
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
@@ -25,6 +25,12 @@ def plotly_figure(figure: Figure) -> dict[str, Any]:
         "plot_bgcolor": "rgba(0,0,0,0)",
     }
     return {"data": traces, "layout": layout}
+
+
+def _x_ticks(figure: Figure) -> dict[str, Any]:
+    if _named(figure):
+        return {"type": "category"}
+    return {"tickvals": figure.x_marks} if figure.x_marks else _ticks(figure.x, [one.x for one in figure.series])
 
 
 def _named(figure: Figure) -> bool:

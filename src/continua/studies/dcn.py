@@ -148,7 +148,7 @@ def _table2a(runs: Runs) -> Finding:
     figure = Figure(
         "by_size",
         "Accuracy on little data",
-        Axis("training images per class", log=True),
+        Axis("training images per class", log=True, whole=True),
         Axis("test accuracy", "%"),
         series,
         "Solid: ours, ± standard deviation over seeds. Dashed: as printed.",
