@@ -13,6 +13,7 @@ from training import QUIET, lasting_lines, tiny_recipe
 from continua.cli import main
 from continua.train import Run, train
 from continua.train.loop import Training
+from continua.train.parse import recipe_fields
 
 WORDS = [
     *("train", "--recipe", "demo", "--data", "digits", "--per-class", "4", "--epochs", "2", "--batch_size=16", "--optimiser.lr", "1e-2"),
@@ -122,3 +123,14 @@ def test_evaluate_refuses_what_has_no_meaning(tmp_path: Path, capsys: pytest.Cap
     assert "has no effect" in failed(capsys, "evaluate", str(fixed.folder), "--tolerance", "0.1")
     assert "is not a run" in failed(capsys, "evaluate", str(tmp_path))
     assert "no split 'val'" in failed(capsys, "evaluate", str(run.folder), "--split", "val")
+
+
+def test_help_explains_every_field_of_the_recipe(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    _, _, fields = shown.partition("fields of the recipe")
+    explained = {part.split()[0]: part for part in fields.split(" --") if "(type:" in part}
+    assert {name for name, _ in recipe_fields()} <= {name.replace("-", "_") for name in explained}
+    assert "images per update, over all ranks [128] (type: int)" in explained["batch-size"]
+    assert not [part for part in explained.values() if part.split("(type:")[0].split()[-1].isupper()], "a name and its type, and no words"

@@ -35,7 +35,7 @@ from continua.analysis.contrast import contrast
 from continua.analysis.features import Features, features
 from continua.analysis.known import find_question, known_questions
 from continua.analysis.pattern_completion import pattern_completion
-from continua.analysis.question import DataOptions, Question, option
+from continua.analysis.question import DataOptions, Question
 from continua.analysis.scales import scales
 from continua.analysis.stages import stages
 from continua.analysis.steps import Steps, steps
@@ -43,6 +43,7 @@ from continua.analysis.subject import Images, Subject
 from continua.analysis.tolerance import tolerance
 from continua.analysis.transfer import transfer
 from continua.analysis.weights import weights
+from continua.options import option
 
 __all__ = [
     "Answer",

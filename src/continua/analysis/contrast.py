@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from continua.analysis.accuracy import Batches, Measured, black, has_time, measured
-from continua.analysis.question import DataOptions, Question, option
+from continua.analysis.question import DataOptions, Question
 from continua.analysis.subject import Keep, Subject, ask_anew, no_progress
 from continua.errors import ConfigError
+from continua.options import option
 from continua.report import Axis, Column, Figure, Page, Series, Table
 
 MODES = {

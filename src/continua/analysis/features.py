@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from continua.analysis.accuracy import Batches, has_time
-from continua.analysis.question import DataOptions, Question, option
+from continua.analysis.question import DataOptions, Question
 from continua.analysis.stream import StreamedArrays, read_arrays
 from continua.analysis.subject import Images, Subject, no_progress
 from continua.data import CATALOGUE, take_per_class
 from continua.errors import ConfigError
+from continua.options import option
 from continua.report import Axis, Column, Figure, Page, Series, Table
 
 Pool = Literal["head", "plain"]

@@ -1,16 +1,12 @@
 """What every analysis is to the rest of the house: a name, its options, how to ask it, how to present the answer."""
 
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, Literal, get_type_hints
 
 from continua.errors import ConfigError
+from continua.options import option
 from continua.report.page import Page
-
-
-def option(default: Any, help: str) -> Any:
-    """A field of an `Options` dataclass, with the sentence that `continua analyse NAME --help` shows for it."""
-    return field(default=default, metadata={"help": help})
 
 
 @dataclass(frozen=True)

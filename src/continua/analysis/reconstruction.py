@@ -8,10 +8,11 @@ import numpy as np
 import torch
 
 from continua.analysis.accuracy import Batches
-from continua.analysis.question import DataOptions, Question, option
+from continua.analysis.question import DataOptions, Question
 from continua.analysis.subject import Subject, no_progress
 from continua.errors import ConfigError
 from continua.models import Reconstructor
+from continua.options import option
 from continua.report import Axis, Figure, Maps, Page, Series
 
 

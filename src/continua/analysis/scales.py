@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from continua.analysis.question import Question, option
+from continua.analysis.question import Question
 from continua.analysis.subject import Subject
 from continua.errors import ConfigError
+from continua.options import option
 from continua.report import Axis, Column, Figure, Page, Series, Table
 
 

@@ -9,10 +9,11 @@ import numpy as np
 import torch
 
 from continua.analysis.accuracy import Batches, has_time
-from continua.analysis.question import DataOptions, Question, option
+from continua.analysis.question import DataOptions, Question
 from continua.analysis.subject import Images, Subject, no_progress
 from continua.data import Augmentation
 from continua.errors import ConfigError
+from continua.options import option
 from continua.report import Axis, Column, Figure, Maps, Page, PlusMinus, Series, Table
 
 BATCH = 64  # images under way together: many enough for the convolutions, few enough for the processor's cache

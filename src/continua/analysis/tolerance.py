@@ -9,9 +9,10 @@ import numpy as np
 import torch
 
 from continua.analysis.accuracy import Batches, evaluations, has_time
-from continua.analysis.question import DataOptions, Question, option
+from continua.analysis.question import DataOptions, Question
 from continua.analysis.subject import Keep, Subject, ask_anew, no_progress
 from continua.errors import ConfigError, SolverError
+from continua.options import option
 from continua.report import Axis, Column, Figure, Page, Series, Table
 
 TOLERANCES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)

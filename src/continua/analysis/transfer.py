@@ -7,10 +7,11 @@ from typing import Any, Literal
 import numpy as np
 
 from continua.analysis.features import FeatureOptions, Features, chosen_times, features, images_for
-from continua.analysis.question import Question, option
+from continua.analysis.question import Question
 from continua.analysis.subject import Keep, Subject, ask_anew, no_progress
 from continua.analysis.svm import fit_linear_machines
 from continua.errors import ConfigError
+from continua.options import option
 from continua.report import Axis, Column, Figure, Page, PlusMinus, Series, Table
 
 CS = (0.01, 0.1, 1.0, 10.0, 100.0)

@@ -9,11 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from continua.analysis.question import Question, option
+from continua.analysis.question import Question
 from continua.analysis.scales import short_name
 from continua.analysis.subject import Subject
 from continua.errors import ConfigError
 from continua.filters import RDA, FilterConv2d, Grid
+from continua.options import option
 from continua.report import Axis, Figure, Maps, Page, Series
 
 SYNTHETIC: dict[str, dict[str, float]] = {

@@ -10,6 +10,7 @@ from continua.data import colour
 from continua.data.crop import ResizedCrop, crop_and_resize, shift_and_flip
 from continua.data.random import Draws, Stream
 from continua.errors import ConfigError, DataError
+from continua.options import option
 
 # Principal components of the colours of ImageNet's training images, in [0, 1], as distributed with many recipes.
 IMAGENET_EIGENVALUES = (0.2175, 0.0188, 0.0045)
@@ -34,18 +35,18 @@ class Augmentation:
     position is symmetric: so this one order serves every paper. Numbers depend on (seed, epoch, sample index) only.
     """
 
-    crop_padding: int = 0
-    flip: bool = False
-    resized_crop: ResizedCrop | None = None
-    brightness: float = 0.0
-    contrast: float = 0.0
-    saturation: float = 0.0
-    hue: float = 0.0
-    pca: float = 0.0
-    pca_eigenvalues: tuple[float, ...] = IMAGENET_EIGENVALUES
-    pca_eigenvectors: tuple[tuple[float, ...], ...] = IMAGENET_EIGENVECTORS
-    mean: tuple[float, ...] | None = None
-    std: tuple[float, ...] | None = None
+    crop_padding: int = option(0, "a window at random in the image padded by this many zeros")
+    flip: bool = option(False, "mirror every other image")
+    resized_crop: ResizedCrop | None = option(None, "a random rectangle, resized; for example {area: [0.08, 1]}")
+    brightness: float = option(0.0, "changed at random by up to this share")
+    contrast: float = option(0.0, "changed at random by up to this share")
+    saturation: float = option(0.0, "changed at random by up to this share")
+    hue: float = option(0.0, "turned at random by up to this share of the circle")
+    pca: float = option(0.0, "standard deviation of noise along the principal components of colour")
+    pca_eigenvalues: tuple[float, ...] = option(IMAGENET_EIGENVALUES, "of those components")
+    pca_eigenvectors: tuple[tuple[float, ...], ...] = option(IMAGENET_EIGENVECTORS, "those components")
+    mean: tuple[float, ...] | None = option(None, "subtracted from images in [0, 1], per channel")
+    std: tuple[float, ...] | None = option(None, "then divided by, per channel")
 
     def __post_init__(self) -> None:
         for name in ("mean", "std", "pca_eigenvalues"):

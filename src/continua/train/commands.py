@@ -36,7 +36,7 @@ def add_train_arguments(parser: ArgumentParser) -> None:
         parser.add_argument(*_spellings(name), type=kind, default=default, help=text + more)
     for name, text in FLAGS.items():
         parser.add_argument(*_spellings(name), action="store_true", help=text)
-    group = parser.add_argument_group("fields of the recipe (another number of epochs stretches the schedule with it)")
+    group = parser.add_argument_group("fields of the recipe [where it is silent]; another number of epochs stretches the schedule with it")
     for name, kind in recipe_fields():
         kind = dict[str, Any] | None if name.endswith("resized_crop") else kind
         group.add_argument(*_spellings(name), type=kind, default=SUPPRESS, help=_help(name))
@@ -155,7 +155,10 @@ def _underscored(word: str) -> str:
 
 
 def _help(name: str) -> str:
+    """The field's sentence, and what it is where neither recipe nor command line says so."""
     default: Any = Recipe()
+    text = ""
     for part in name.split("."):
+        text = type(default).__dataclass_fields__[part].metadata["help"]
         default = getattr(default, part)
-    return f"default: {default!r}" if default not in (None, {}, ()) else " "
+    return f"{text} [{default}]" if default not in (None, {}, ()) else text

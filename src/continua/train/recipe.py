@@ -1,28 +1,29 @@
 """A recipe: everything that decides the result of a training, as plain data. Each field is also an option of `continua train`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from continua.data import Augmentation
 from continua.errors import ConfigError
+from continua.options import option
 
 
 @dataclass(frozen=True)
 class Optimiser:
     """How parameters follow gradients. N-jet scales and evolution parameters may have a weight decay and learning rate of their own."""
 
-    kind: Literal["sgd", "adamw"] = "sgd"
-    lr: float = 0.1
-    momentum: float = 0.9
-    nesterov: bool = False
-    betas: tuple[float, float] = (0.9, 0.999)
-    weight_decay: float = 0.0
-    scale_weight_decay: float | None = None  # None: as all other parameters
-    scale_lr_factor: float = 1.0
-    evolution_weight_decay: float | None = None
-    evolution_lr_factor: float = 1.0
-    clip_norm: float = 0.0  # 0: no clipping
+    kind: Literal["sgd", "adamw"] = option("sgd", "how parameters follow gradients")
+    lr: float = option(0.1, "learning rate, which the schedule multiplies")
+    momentum: float = option(0.9, "sgd: how much of the last update goes on")
+    nesterov: bool = option(False, "sgd: Nesterov's momentum")
+    betas: tuple[float, float] = option((0.9, 0.999), "adamw: decays of the two moving averages")
+    weight_decay: float = option(0.0, "of all parameters")
+    scale_weight_decay: float | None = option(None, "of the scales of N-jets (else as all other parameters)")
+    scale_lr_factor: float = option(1.0, "learning rate of the scales of N-jets, × lr")
+    evolution_weight_decay: float | None = option(None, "of the parameters of weight evolution (else as all other parameters)")
+    evolution_lr_factor: float = option(1.0, "learning rate of the parameters of weight evolution, × lr")
+    clip_norm: float = option(0.0, "largest norm of the gradient; 0: no clipping")
 
     def __post_init__(self) -> None:
         decays = (self.weight_decay, self.scale_weight_decay or 0.0, self.evolution_weight_decay or 0.0)
@@ -41,14 +42,14 @@ class Optimiser:
 class Schedule:
     """The learning rate as a multiple of `optimiser.lr`. Times are in epochs and may be fractions."""
 
-    kind: Literal["constant", "multistep", "step", "cosine", "plateau"] = "constant"
-    milestones: tuple[float, ...] = ()  # multistep: × factor at each
-    every: float = 0.0  # step: × factor each time this many epochs have passed
-    factor: float = 0.1
-    final: float = 0.0  # cosine: what is left at the end
-    warmup: float = 0.0  # grows linearly over this many epochs first
-    patience: int = 10  # plateau: epochs without a better held-out accuracy before × factor
-    threshold: float = 1e-4  # plateau: better means by this share
+    kind: Literal["constant", "multistep", "step", "cosine", "plateau"] = option("constant", "how the learning rate changes")
+    milestones: tuple[float, ...] = option((), "multistep: × factor at each of these epochs")
+    every: float = option(0.0, "step: × factor each time this many epochs have passed")
+    factor: float = option(0.1, "multistep, step, plateau: what the learning rate is multiplied by")
+    final: float = option(0.0, "cosine: the share of the learning rate that is left at the end")
+    warmup: float = option(0.0, "the learning rate grows linearly over this many epochs first")
+    patience: int = option(10, "plateau: epochs without a better held-out accuracy before × factor")
+    threshold: float = option(1e-4, "plateau: better means by this share")
 
     def __post_init__(self) -> None:
         times = self.milestones
@@ -76,12 +77,12 @@ class Failure:
     that of the first batch for `divergence_batches` batches in a row.
     """
 
-    policy: Literal["skip", "loosen", "tighten", "stop"] = "skip"
-    max_skipped: int = 20
-    tolerance_factor: float = 10.0
-    retries: int = 2
-    divergence: float = 10.0  # 0: no guard
-    divergence_batches: int = 20
+    policy: Literal["skip", "loosen", "tighten", "stop"] = option("skip", "when a solve fails or a loss or gradient is not finite")
+    max_skipped: int = option(20, "more batches skipped in one epoch end the training")
+    tolerance_factor: float = option(10.0, "loosen, tighten: by this factor at each try")
+    retries: int = option(2, "loosen, tighten: so many tries before the batch is skipped")
+    divergence: float = option(10.0, "a loss above this many times the first batch's counts as diverging; 0: no guard")
+    divergence_batches: int = option(20, "so many diverging batches in a row end the training")
 
     def __post_init__(self) -> None:
         _expect(self.max_skipped >= 0, "failure.max_skipped", self.max_skipped, "0 or more")
@@ -95,8 +96,8 @@ class Failure:
 class Regularise:
     """Weights of trajectory regularisers, summed over ODE blocks (Finlay et al. 2020): kinetic energy and Jacobian norm of the field."""
 
-    kinetic: float = 0.0
-    jacobian: float = 0.0
+    kinetic: float = option(0.0, "weight of the kinetic energy of ODE blocks in the loss")
+    jacobian: float = option(0.0, "weight of the Jacobian norm of ODE blocks in the loss")
 
     def __post_init__(self) -> None:
         _expect(self.kinetic >= 0, "regularise.kinetic", self.kinetic, "0 (off) or more")
@@ -107,32 +108,30 @@ class Regularise:
 class Recipe:
     """One training. Two runs with equal resolved recipes are the same run."""
 
-    task: Literal["classify", "reconstruct"] = "classify"
-    model: str = "dcn_ode"
-    model_options: dict[str, Any] = field(default_factory=dict)
-    encoder: str | None = None  # task reconstruct: the run whose network is decoded
-    data: str = "cifar10"
-    per_class: int | None = None
-    holdout: float | None = None  # this share of the training images is kept apart
-    seed: int = 0
-    epochs: int = 100
-    length_by_per_class: dict[int, float] = field(default_factory=dict)  # epochs, milestones … × this, by per_class
-    batch_size: int = 128  # over all ranks
-    evaluation_batch_size: int = 256
-    drop_last: bool | Literal["auto"] = "auto"  # auto: where there is at least one full batch
-    precision: Literal["float32", "bfloat16", "auto"] = "float32"
-    channels_last: bool = False
-    label_smoothing: float = 0.0
-    ema: float = 0.0  # decay of an exponential moving average of the weights, which is then what is evaluated and saved; 0: none
-    selection: Literal["last", "paper", "holdout"] = (
-        "last"  # which epoch's weights: the last; best on test (as the papers); on the hold-out
-    )
-    test_every: int = 0  # look at the test images every so many epochs, for curves only; 0: at the end
-    augmentation: Augmentation = field(default_factory=Augmentation)
-    optimiser: Optimiser = field(default_factory=Optimiser)
-    schedule: Schedule = field(default_factory=Schedule)
-    failure: Failure = field(default_factory=Failure)
-    regularise: Regularise = field(default_factory=Regularise)
+    task: Literal["classify", "reconstruct"] = option("classify", "what is learnt")
+    model: str = option("dcn_ode", "a network of `continua models`")
+    model_options: dict[str, Any] = option(dict, "its options, as in `--model_options.solver.rtol 1e-4`; `--print_config` shows all")
+    encoder: str | None = option(None, "reconstruct: the run whose network is decoded")
+    data: str = option("cifar10", "a data set of `continua data list`")
+    per_class: int | None = option(None, "train on this many images of each class, drawn by the seed (else all)")
+    holdout: float | None = option(None, "this share of the training images is kept apart")
+    seed: int = option(0, "decides the first weights, the subset, the order and the augmentation")
+    epochs: int = option(100, "times through the training images")
+    length_by_per_class: dict[int, float] = option(dict, "epochs, milestones and the like × this, by per_class")
+    batch_size: int = option(128, "images per update, over all ranks")
+    evaluation_batch_size: int = option(256, "images at a time where nothing is learnt")
+    drop_last: bool | Literal["auto"] = option("auto", "leave out an incomplete last batch; auto: where there is at least one full batch")
+    precision: Literal["float32", "bfloat16", "auto"] = option("float32", "auto: bfloat16 where the device computes it fast")
+    channels_last: bool = option(False, "memory format of images and filters")
+    label_smoothing: float = option(0.0, "this share of the target is spread over all classes")
+    ema: float = option(0.0, "decay of a moving average of the weights, which is then what is evaluated and saved; 0: none")
+    selection: Literal["last", "paper", "holdout"] = option("last", "which epoch's weights; paper: best on test; holdout: best on it")
+    test_every: int = option(0, "look at the test images every so many epochs, for curves only; 0: at the end")
+    augmentation: Augmentation = option(Augmentation, "what happens to an image on its way to the network")
+    optimiser: Optimiser = option(Optimiser, "how parameters follow gradients")
+    schedule: Schedule = option(Schedule, "how the learning rate changes")
+    failure: Failure = option(Failure, "what to do when a batch fails")
+    regularise: Regularise = option(Regularise, "what else is in the loss")
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "evaluation_batch_size"):
