@@ -48,5 +48,11 @@ def test_a_folder_of_images_is_loaded_like_any_other_set(tmp_path: Path) -> None
     assert [(split, len(part)) for split, part in found.splits.items()] == [("train", 4), ("val", 2), ("holdout", 2)]
     assert all(isinstance(part, ImageFolder) for part in found.splits.values())
     assert list(load("image_folder", tmp_path, splits=["val"]).splits) == ["val"]
-    with pytest.raises(ConfigError, match="a tree of your own"):
-        find("image_folder")
+    sizes = {name: load(name, tmp_path)["val"].size for name in ("image_folder", "image_folder32")}
+    assert sizes == {"image_folder": 224, "image_folder32": 32}
+    for name in sizes:
+        with pytest.raises(ConfigError, match="a tree of your own"):
+            find(name)
+    for wrong in ("image_folder0", "image_folder-1", "image_folderx"):
+        with pytest.raises(ConfigError, match="did you mean 'image_folder'"):
+            find(wrong)

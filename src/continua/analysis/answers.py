@@ -17,7 +17,7 @@ import numpy as np
 
 from continua.analysis.question import Question
 from continua.analysis.subject import Subject
-from continua.data.catalogue import IMAGE_FOLDER
+from continua.data.catalogue import folder_size
 from continua.data.folder import data_folder
 from continua.errors import ConfigError
 from continua.report import Page, write_page
@@ -105,7 +105,7 @@ def _identity(subject: Subject, options: Any) -> dict[str, Any]:
     """What of a run decides its answers. Official sets are known by name, folders of images by their files."""
     name = getattr(options, "data", None) or subject.data
     own = {key: subject.recipe.get(key) for key in ("per_class", "seed", "holdout")} if name == subject.data else {}
-    files = _files(data_folder(subject.data_dir)) if name == IMAGE_FOLDER else None
+    files = _files(data_folder(subject.data_dir)) if folder_size(name) else None
     return dict(weights=subject.weights, data=name, files=files, preprocess=plain(subject.preprocess), batch=subject.batch_size, **own)
 
 

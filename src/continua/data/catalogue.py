@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -48,17 +49,24 @@ class Known(Protocol):
         ...
 
 
-IMAGE_FOLDER = "image_folder"
+IMAGE_FOLDER = "image_folder"  # also image_folder64: the same at 64 × 64
+FOLDER_SIZE = 224  # as for ImageNet
 CATALOGUE: dict[str, Known] = {
     known.name: known for known in (DIGITS, DIGITS16, DIGITS32, CIFAR10, CIFAR100, MNIST, FASHION_MNIST, TINY_IMAGENET_200)
 }
+
+
+def folder_size(name: str) -> int | None:
+    """The height and width of images of a folder: 224 for "image_folder", 64 for "image_folder64"; None for any other name."""
+    named = re.fullmatch(rf"{IMAGE_FOLDER}([1-9]\d{{0,3}})?", name)
+    return int(named[1] or FOLDER_SIZE) if named else None
 
 
 def find(name: str) -> Known:
     """The set of this name, or an error that suggests the nearest."""
     if name in CATALOGUE:
         return CATALOGUE[name]
-    if name == IMAGE_FOLDER:
+    if folder_size(name):
         raise ConfigError(f"{name} is a tree of your own: there is no official copy to fetch or to compare it with")
     names = [*CATALOGUE, IMAGE_FOLDER]
     near = difflib.get_close_matches(name.lower().replace("-", "_"), names, n=1, cutoff=0.5)
@@ -77,8 +85,8 @@ def remedy(known: Known) -> str:
 
 
 def _whole(name: str, root: Path, splits: Iterable[str] | None) -> DataSet:
-    if name == IMAGE_FOLDER:
-        found = load_image_folder(root)
+    if size := folder_size(name):
+        found = load_image_folder(root, size=size, name=name)
         return replace(found, splits={split: found.splits[split] for split in chosen_splits(name, splits, tuple(found.splits))})
     known = find(name)
     return known.load(root, remedy(known), splits)
@@ -93,7 +101,8 @@ def load(
     seed: int = 0,
     holdout: float | None = None,
 ) -> DataSet:
-    """The data set `name`, its images in memory; or "image_folder", the tree of class folders at `data_dir`, read as it is used.
+    """The data set `name`, its images in memory; or "image_folder", the tree of class folders at `data_dir`, read as it is used, at
+    224 × 224 ("image_folder64": at 64 × 64).
 
     `splits`: which to read (default: all that are there). `per_class`: keep this many training images of each class.
     `holdout`: move this fraction of the training images that are left to a split "holdout". Both are drawn by `seed`.

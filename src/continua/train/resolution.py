@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from continua.data import CATALOGUE, load
-from continua.data.catalogue import IMAGE_FOLDER, find
+from continua.data.catalogue import find, folder_size
 from continua.errors import ConfigError
 from continua.filters.precision import fast_on_cpu
 from continua.models import create_model, option_names
@@ -20,7 +20,7 @@ from continua.train.recipe import Recipe
 
 def resolve(recipe: Recipe, device: str = "cpu", data_dir: "str | Path | None" = None) -> Recipe:
     """Tables looked up, "auto" decided, the model's options complete: what config.yaml of a run holds."""
-    if recipe.data != IMAGE_FOLDER:
+    if not folder_size(recipe.data):
         find(recipe.data)
     recipe = _looked_up(recipe)
     if recipe.precision == "auto":
@@ -72,7 +72,7 @@ def _looked_up(recipe: Recipe) -> Recipe:
 
 def _training_images(recipe: Recipe, data_dir: "str | Path | None") -> int:
     """How many images are left to train on, without reading any."""
-    if recipe.data == IMAGE_FOLDER:
+    if folder_size(recipe.data):
         return len(load(recipe.data, data_dir, per_class=recipe.per_class, holdout=recipe.holdout)["train"])
     counts = CATALOGUE[recipe.data].counts["train"]
     images = sum(counts) if recipe.per_class is None else recipe.per_class * len(counts)
