@@ -28,15 +28,19 @@ STYLE: Any = {
 }
 
 
-def draw_figure(figure: Figure | Maps, target: Path) -> Path:
-    """Draw to a file; its suffix says the format."""
+GREY = "#808080"  # to be read on white and on black
+ON_PAGE: Any = {name: GREY for name in ("text.color", "axes.labelcolor", "xtick.color", "ytick.color")} | {"savefig.transparent": True}
+
+
+def draw_figure(figure: Figure | Maps, target: Path, *, on_page: bool = False) -> Path:
+    """Draw to a file; its suffix says the format. `on_page`: for a page that is light or dark and has the title as text."""
     from matplotlib import rc_context
 
     kind = target.suffix.removeprefix(".")
     if kind not in FORMATS:
         raise ConfigError(f"{target.name} cannot be drawn; expected a name that ends with .{', .'.join(FORMATS)}")
-    with rc_context(STYLE), written_whole(target) as temporary:
-        canvas = _maps(figure) if isinstance(figure, Maps) else _series(figure)
+    with rc_context(STYLE | (ON_PAGE if on_page else {})), written_whole(target) as temporary:
+        canvas = _maps(figure, titled=not on_page) if isinstance(figure, Maps) else _series(figure)
         metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
         canvas.savefig(temporary, format=kind, dpi=150, metadata=metadata, bbox_inches="tight")
     return target
@@ -117,13 +121,14 @@ def _bars(axes: Any, series: Series, x: np.ndarray, order: int, count: int, plac
     axes.bar(x + (order - (count - 1) / 2) * width, series.y, width, yerr=series.error, capsize=2.5, color=ink, label=series.name)
 
 
-def _maps(maps: Maps) -> Any:
+def _maps(maps: Maps, titled: bool) -> Any:
     from matplotlib.figure import Figure as Canvas
 
     rows, columns = len(maps.rows), len(maps.columns)
     canvas = Canvas(figsize=(1.2 + 1.05 * columns, 0.8 + 1.1 * rows), layout="constrained")
     grid = canvas.subplots(rows, columns, squeeze=False)
-    canvas.suptitle(maps.title, x=0.01, ha="left", fontsize=11)
+    if titled:
+        canvas.suptitle(maps.title, x=0.01, ha="left", fontsize=11)
     grey, picture = maps.values.ndim == 4, None
     for row in range(rows):
         shown = maps.values if maps.one_scale else maps.values[row]

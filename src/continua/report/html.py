@@ -75,7 +75,7 @@ def _cell(cell: Cell, digits: int | None) -> str:
 
 def _picture(maps: Maps) -> str:
     with tempfile.TemporaryDirectory() as folder:
-        data = base64.b64encode(draw_figure(maps, Path(folder) / "maps.png").read_bytes()).decode()
+        data = base64.b64encode(draw_figure(maps, Path(folder) / "maps.png", on_page=True).read_bytes()).decode()
     return f'<div class="wide"><img alt="{escape(maps.title)}" src="data:image/png;base64,{data}"></div>'
 
 
