@@ -29,7 +29,7 @@ STYLE: Any = {
 
 
 GREY = "#808080"  # to be read on white and on black
-ON_PAGE: Any = {name: GREY for name in ("text.color", "axes.labelcolor", "xtick.color", "ytick.color")} | {"savefig.transparent": True}
+ON_PAGE: Any = dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), GREY) | {"savefig.transparent": True}
 
 
 def draw_figure(figure: Figure | Maps, target: Path, *, on_page: bool = False) -> Path:
