@@ -59,7 +59,8 @@ def test_each_mode_changes_what_it_says_and_nothing_else() -> None:
     assert scaled[1]["t1"][0].tolist() == [0.75] * 4
     assert list(scaled[1]) == ["t1"]
     assert torch.equal(inputs[0], images)
-    assert inputs[1] == {"input_scale": 0.5}
+    assert inputs[1]["input_scale"] == 0.5
+    assert {index: end.tolist() for index, end in inputs[1]["t1"].items()} == {0: [0.75] * 4, 1: [0.75] * 4}
 
 
 def test_contrast_of_normalised_images_is_that_of_their_pixels() -> None:
@@ -128,4 +129,20 @@ def test_a_batch_that_cannot_be_solved_counts_as_wrong() -> None:
 def test_the_page_names_the_cheapest_harmless_scale() -> None:
     page = present(contrast(small_net(), some_batches(1, 2), contrasts=[0.5, 1.0]))
     assert [figure.name for figure in page.every(Figure)] == ["accuracy", "nfe_block_1", "nfe_all"]
-    assert "Scaling the inputs of all blocks" in str(page.parts[1])
+    assert "Scaling inputs and T of all blocks" in str(page.parts[1])
+
+
+def test_scaling_inputs_and_time_alike_changes_no_prediction_of_a_normalised_autonomous_field() -> None:
+    """f(c h) = f(h), so c h(t / c) solves the equation too; Runge–Kutta steps have the same symmetry, to rounding."""
+    net = small_net(t1=2.0, solver=dict(method="rk4", steps=3)).double()
+    for module in net.modules():
+        if isinstance(module, torch.nn.GroupNorm):
+            module.eps = 1e-20
+    for block in net.blocks:
+        for conv in (block.field.conv1, block.field.conv2):
+            with torch.no_grad():
+                conv.filter.weight[:, 0] = 0.0  # the time channel
+    images = torch.rand(4, 1, 8, 8, dtype=torch.float64)
+    ends = dict.fromkeys(range(len(net.blocks)), 2.0 * 0.01)
+    torch.testing.assert_close(net(images, t1=ends, input_scale=0.01), net(images), rtol=1e-9, atol=1e-9)
+    assert not torch.allclose(net(images, input_scale=0.01), net(images), rtol=1e-2), "inputs alone are not enough"
