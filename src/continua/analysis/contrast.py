@@ -201,8 +201,8 @@ def _savings(found: Contrast, loss: float = 0.005) -> list[str]:
         return ["No c leaves the accuracy within 0.5 % when inputs and T of all blocks are scaled."]
     best = min(fine, key=lambda i: sum(curve.nfe[i]))
     return [
-        f"Scaling inputs and T of all blocks by c = {found.contrasts[best]:.3g} takes {sum(curve.nfe[best]):.1f} evaluations of f instead of "
-        f"{sum(found.plain.nfe):.1f}, at an accuracy of {curve.accuracy[best]:.2%}."
+        f"Scaling inputs and T of all blocks by c = {found.contrasts[best]:.3g} takes {sum(curve.nfe[best]):.1f} evaluations of f "
+        f"instead of {sum(found.plain.nfe):.1f}, at an accuracy of {curve.accuracy[best]:.2%}."
     ]
 
 
