@@ -250,4 +250,4 @@ def present(found: PatternCompletion) -> Page:
     return Page("Pattern completion", [text, accuracy, difference, inside, maps, table])
 
 
-QUESTION = Question("pattern_completion", "accuracy and features with the centre of the image masked out", Options, ask, present)
+QUESTION = Question("pattern_completion", "accuracy and features with the centre of the image masked out", Options, ask, present, version=2)
