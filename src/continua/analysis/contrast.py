@@ -72,7 +72,8 @@ def contrast(
 
     zero        what a black pixel is to the network (0, unless images are normalised): contrast is around it
     per_sample  where T is scaled, give blocks an end time for each image, as one has to when contrasts differ within a batch; else one
-                end time for the batch. The states reached differ by no more than the solver's tolerance
+                end time for the batch. Adaptive steps are then fractions of each interval and begin with another first one, so their
+                number may differ, and the states by what the tolerance allows for it
     """
     values = list(contrasts) if contrasts is not None else log_spaced()
     modes = modes_of(model) if modes is None else list(modes)
@@ -106,7 +107,6 @@ def _measured_at(model: Any, batches: Batches, mode: str, c: float, zero: "Tenso
     dimmed = partial(_dimmed, c=c, zero=zero)
     if mode == "naive":
         return measured(model, batches, dimmed)
-    timed = [index for index, block in enumerate(model.blocks) if has_time(block)]
 
     def ends(blocks: Sequence[int], images: Tensor) -> dict[int, Any]:
         """T_j = c T."""
@@ -116,7 +116,8 @@ def _measured_at(model: Any, batches: Batches, mode: str, c: float, zero: "Tenso
         return {index: torch.full((len(images),), end, dtype=torch.float64, device=images.device) for index, end in found.items()}
 
     if mode == "scaled":
-        return measured(model, batches, dimmed, lambda images: model(images, t1=ends(timed[:1], images)))
+        return measured(model, batches, dimmed, lambda images: model(images, t1=ends([0], images)))
+    timed = [index for index, block in enumerate(model.blocks) if has_time(block)]
     return measured(model, batches, forward=lambda images: model(images, t1=ends(timed, images), input_scale=c))
 
 

@@ -85,7 +85,7 @@ class Figure:
         """Whole numbers to mark on a logarithmic x-axis: those that occur, unless they would stand too close (none: as usual)."""
         if not (self.x.log and self.x.whole):
             return []
-        known = sorted({int(value) for series in self.series for value in series.x if float(value) > 0})
+        known = sorted({int(value) for series in self.series for value in series.x if float(value) >= 1})
         room = math.log(known[-1] / known[0]) / 20 if known else 0.0
         marks: list[int] = []
         for value in known:
