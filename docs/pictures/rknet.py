@@ -15,10 +15,9 @@ import torch
 from torch import Tensor
 
 from continua.blocks import IRKStep, Style, write_method
-from continua.models import create_model
+from continua.models import create_model, draw_model
 from continua.models.describe import describe
-from continua.models.draw import draw
-from continua.ode.tableau import method
+from continua.ode import find_method
 
 RATE = torch.tensor([[-1.0, 2.0, 0.0], [-2.0, -1.0, 0.5], [0.0, 0.0, -20.0]], dtype=torch.float64)
 STEP = 0.2  # times the fastest rate: 4
@@ -32,7 +31,7 @@ CURVES = {
 
 def gauss_legendre(y: Tensor) -> Tensor:
     """The step itself, its linear system solved at once."""
-    tableau = method("gauss4")
+    tableau = find_method("gauss4")
     a, b = (torch.tensor(part, dtype=torch.float64) for part in (tableau.a, tableau.b))
     system = torch.eye(6, dtype=torch.float64) - STEP * torch.kron(a, RATE)
     slopes = torch.linalg.solve(system, (RATE @ y).repeat(2)).view(2, 3)
@@ -71,7 +70,7 @@ def main() -> None:
     draw_loops()
     for model, stages in (("erknet", "3x2_4x1_2x1"), ("irknet", "3x1_3x1_3x1")):
         net: Any = create_model(model, stages=stages)
-        draw(describe(net, (3, 32, 32)), HERE / f"rknet-{model}.svg", title=net.spelling, subtitle="k = 36")
+        draw_model(describe(net, (3, 32, 32)), HERE / f"rknet-{model}.svg", title=net.spelling, subtitle="k = 36")
 
 
 if __name__ == "__main__":

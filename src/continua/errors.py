@@ -1,6 +1,7 @@
 """One family of errors. Each message says what was given, what was expected and what to do next."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from math import nan
 
 
@@ -28,3 +29,22 @@ class SolverError(ContinuaError, ArithmeticError):
 
 class ContinuaWarning(UserWarning):
     """Something works, but probably not as intended."""
+
+
+def unknown_name(
+    what: str, given: object, known: Iterable[str], *, most: int = 20, see: str = "", error: type[ContinuaError] = ConfigError
+) -> ContinuaError:
+    """The error for a name that does not exist: "unknown model 'dcn_od'; did you mean dcn_ode? known: …".
+
+    Args:
+        what: The kind of thing, as in "unknown model".
+        given: What was asked for.
+        known: The names there are; up to `most` of them are listed.
+        see: A sentence that says where to look instead of the list.
+        error: The class of the error.
+    """
+    names = list(known)
+    near = get_close_matches(str(given).lower().replace("-", "_"), names, n=1, cutoff=0.5) or get_close_matches(str(given), names, n=1)
+    hint = f" did you mean {near[0]}?" if near else ""
+    listed = see or f"known: {', '.join(names[:most])}{f', … ({len(names)} in all)' if len(names) > most else ''}"
+    return error(f"unknown {what} {given!r};{hint} {listed}")

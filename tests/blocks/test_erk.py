@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from continua.blocks import ERKStep, Period, Style, write_method
 from continua.errors import ConfigError
 from continua.filters import NJet, ScheduledNJet
-from continua.ode.tableau import Tableau, method
+from continua.ode.tableau import Tableau, find_method
 
 LINEAR = Style(norm="identity", activation="identity")
 
@@ -51,7 +51,7 @@ def shaken(step: nn.Module) -> nn.Module:
 @pytest.mark.parametrize("name", ["euler", "heun", "ralston", "rk4", "rk38"])
 @torch.no_grad()
 def test_a_step_can_be_a_known_method_to_rounding(name, m):
-    tableau, rate = method(name), torch.randn(4, 4, dtype=torch.float64)
+    tableau, rate = find_method(name), torch.randn(4, 4, dtype=torch.float64)
     step = ERKStep(4 // m, tableau.stages, m, style=LINEAR).double()
     write_method(step, name, rate, 0.3)
     y = torch.randn(2, 4, 5, 3, dtype=torch.float64)
@@ -177,7 +177,7 @@ def test_dependence_is_the_triangle_of_an_explicit_method():
     assert bool((found[:, 1:][torch.ones(4, 4).tril(-1) > 0] > 0).all())
     written = ERKStep(2, 4, style=LINEAR)
     write_method(written, "rk4", torch.eye(2), 0.5)
-    rk4 = method("rk4")
+    rk4 = find_method("rk4")
     expected = torch.tensor([[2**0.5 * 0.5 * rk4.b[i] * rk4.a[i][j] / rk4.b[j] for j in range(4)] for i in range(4)])
     torch.testing.assert_close(written.dependence()[:, 1:], expected)
 

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from continua.blocks import Clique, IRKStep, Style, write_method
 from continua.errors import ConfigError
-from continua.ode.tableau import Tableau, method
+from continua.ode.tableau import Tableau, find_method
 
 LINEAR = Style(norm="identity", activation="identity")
 # Mildly stiff: decay rates 1 and 20, and a rotation between.
@@ -24,7 +24,7 @@ def implicit_step(tableau: Tableau, rate: Tensor, y: Tensor, h: float) -> Tensor
 
 
 def written(name: str, loops: int, h: float, **options) -> IRKStep:
-    step = IRKStep(3, method(name).stages, loops=loops, style=LINEAR, **options).double()
+    step = IRKStep(3, find_method(name).stages, loops=loops, style=LINEAR, **options).double()
     write_method(step, name, RATE, h)
     return step
 
@@ -34,7 +34,7 @@ def written(name: str, loops: int, h: float, **options) -> IRKStep:
 @torch.no_grad()
 def test_with_the_state_in_the_update_loops_converge_to_the_implicit_solution(name, order):
     h, y = 0.2, torch.randn(2, 3, 2, 2, dtype=torch.float64)  # h times the fastest rate is 4: explicit methods blow up
-    exact = implicit_step(method(name), RATE, y, h)
+    exact = implicit_step(find_method(name), RATE, y, h)
     errors = [
         float((written(name, loops, h, order=order, state_in_update=True)(y) - exact).abs().max()) for loops in (0, 1, 5, 20, 60, 120)
     ]
@@ -45,7 +45,7 @@ def test_with_the_state_in_the_update_loops_converge_to_the_implicit_solution(na
 @torch.no_grad()
 def test_gauss_seidel_converges_faster_than_jacobi():
     y = torch.randn(1, 3, 1, 1, dtype=torch.float64)
-    exact = implicit_step(method("gauss4"), RATE, y, 0.2)
+    exact = implicit_step(find_method("gauss4"), RATE, y, 0.2)
     seidel, jacobi = (
         float((written("gauss4", 6, 0.2, order=order, state_in_update=True)(y) - exact).norm()) for order in ("gauss-seidel", "jacobi")
     )
@@ -55,7 +55,7 @@ def test_gauss_seidel_converges_faster_than_jacobi():
 @torch.no_grad()
 def test_the_papers_homogeneous_update_forgets_the_state_and_does_not_converge_to_it():
     y = torch.randn(2, 3, 2, 2, dtype=torch.float64)
-    exact = implicit_step(method("gauss4"), RATE, y, 0.2)
+    exact = implicit_step(find_method("gauss4"), RATE, y, 0.2)
     for loops in (1, 5, 60):
         out = written("gauss4", loops, 0.2)(y)
         assert float((out - exact).abs().max()) > 0.05 * float((exact - y).abs().max())
@@ -66,7 +66,7 @@ def test_the_papers_homogeneous_update_forgets_the_state_and_does_not_converge_t
 def test_one_stage_solves_for_itself():
     y = torch.randn(1, 3, 1, 1, dtype=torch.float64)
     step = written("gauss2", 1, 0.2, state_in_update=True)
-    torch.testing.assert_close(step(y), implicit_step(method("gauss2"), RATE, y, 0.2))
+    torch.testing.assert_close(step(y), implicit_step(find_method("gauss2"), RATE, y, 0.2))
     with pytest.raises(ConfigError, match="nothing to read"):
         IRKStep(3, 1)
 

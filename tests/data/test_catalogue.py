@@ -7,7 +7,7 @@ from official import jpeg
 
 from continua import ConfigError, DataError
 from continua.data import CATALOGUE, ImageFolder, data_folder, load
-from continua.data.catalogue import find
+from continua.data.catalogue import catalogue_entry
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("cifar01", "cifar10"), ("CIFAR-100", "cifar100"), ("tinyimagenet", "tiny_imagenet_200")])
@@ -18,7 +18,7 @@ def test_a_mistyped_name_suggests_the_nearest(typed: str, meant: str) -> None:
 
 def test_a_name_like_no_other_lists_them_all() -> None:
     with pytest.raises(ConfigError, match="Known: " + ", ".join(CATALOGUE)):
-        find("zzzzzz")
+        catalogue_entry("zzzzzz")
 
 
 def test_the_folder_is_the_option_then_the_environment_then_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +52,7 @@ def test_a_folder_of_images_is_loaded_like_any_other_set(tmp_path: Path) -> None
     assert sizes == {"image_folder": 224, "image_folder32": 32}
     for name in sizes:
         with pytest.raises(ConfigError, match="a tree of your own"):
-            find(name)
+            catalogue_entry(name)
     for wrong in ("image_folder0", "image_folder-1", "image_folderx"):
         with pytest.raises(ConfigError, match="did you mean 'image_folder'"):
             find(wrong)

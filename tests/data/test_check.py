@@ -9,7 +9,7 @@ from official import SMALL_CIFAR10, SMALL_MNIST, SMALL_TINY, py2_pickle, random_
 
 from continua import DataError
 from continua.data.catalogue import CATALOGUE
-from continua.data.check import check
+from continua.data.check import check_data
 from continua.data.digits import DIGITS
 from continua.data.sources import CONTENTS_MD5, REMOTES
 
@@ -25,7 +25,7 @@ def cifar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_right_set_has_no_problems(cifar: Path) -> None:
-    found = check(SMALL_CIFAR10, cifar.parent)
+    found = check_data(SMALL_CIFAR10, cifar.parent)
     assert found.problems == []
     assert len(found.files) == 7
     assert all(file.official for file in found.files)
@@ -40,7 +40,7 @@ def test_a_changed_file_is_found_though_it_reads_well(cifar: Path) -> None:
     contents = bytearray((cifar / "data_batch_2").read_bytes())
     contents[contents.index(PIXELS[4].tobytes()) + 100] ^= 1
     (cifar / "data_batch_2").write_bytes(contents)
-    found = check(SMALL_CIFAR10, cifar.parent)
+    found = check_data(SMALL_CIFAR10, cifar.parent)
     assert [file.path.name for file in found.files if file.official is False] == ["data_batch_2"]
     assert len(found.problems) == 1
     assert "data_batch_2 has MD5" in found.problems[0]
@@ -49,7 +49,7 @@ def test_a_changed_file_is_found_though_it_reads_well(cifar: Path) -> None:
 
 def test_a_wrong_count_per_class_is_found(cifar: Path) -> None:
     (cifar / "data_batch_1").write_bytes(py2_pickle({"data": PIXELS[:4], "labels": [7, 1, 2, 3]}))
-    problems = check(SMALL_CIFAR10, cifar.parent).problems
+    problems = check_data(SMALL_CIFAR10, cifar.parent).problems
     assert any("train has 1 images of class 0, expected 2" in problem for problem in problems)
     assert any("train has 3 images of class 7, expected 2" in problem for problem in problems)
 
@@ -58,27 +58,27 @@ def test_a_wrong_shape_is_found() -> None:
     """Were the reader to give other shapes than the catalogue promises, check would say so."""
     promised = replace(DIGITS, size=9)
     object.__setattr__(promised, "load", DIGITS.load)
-    problems = check(promised, Path("nowhere")).problems
+    problems = check_data(promised, Path("nowhere")).problems
     assert len(problems) == 2
     assert "train images have shape (1, 8, 8), expected (1, 9, 9)" in problems[0]
 
 
 def test_a_truncated_file_is_found(cifar: Path) -> None:
     (cifar / "test_batch").write_bytes((cifar / "test_batch").read_bytes()[:-1])
-    problems = check(SMALL_CIFAR10, cifar.parent).problems
+    problems = check_data(SMALL_CIFAR10, cifar.parent).problems
     assert any("test_batch is truncated or damaged" in problem for problem in problems)
 
 
 def test_a_missing_file_is_said_once(cifar: Path) -> None:
     (cifar / "data_batch_5").unlink()
-    problems = check(SMALL_CIFAR10, cifar.parent).problems
+    problems = check_data(SMALL_CIFAR10, cifar.parent).problems
     assert len(problems) == 1
     assert "data_batch_5 is missing" in problems[0]
 
 
 def test_a_set_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cifar10 is not at"):
-        check(SMALL_CIFAR10, tmp_path)
+        check_data(SMALL_CIFAR10, tmp_path)
 
 
 def test_packed_contents_are_compared_not_the_packing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,18 +87,18 @@ def test_packed_contents_are_compared_not_the_packing(tmp_path: Path, monkeypatc
     monkeypatch.setitem(CONTENTS_MD5, "mnist", sums)
     write_mnist(tmp_path / "packed", random_bytes(30, 28, 28), random_bytes(30) % 10, packed=True)
     for root in (tmp_path / "plain", tmp_path / "packed"):
-        assert all(file.official for file in check(SMALL_MNIST, root).files)
+        assert all(file.official for file in check_data(SMALL_MNIST, root).files)
 
 
 def test_what_a_copy_lacks_is_said_and_is_no_problem(tmp_path: Path) -> None:
     write_tiny(tmp_path, ("val",))
-    found = check(SMALL_TINY, tmp_path)
+    found = check_data(SMALL_TINY, tmp_path)
     assert (found.absent, found.problems) == (["train"], [])
     assert all(file.official is None for file in found.files)
 
 
 def test_the_embedded_digits_pass() -> None:
-    assert check(CATALOGUE["digits32"], Path("nowhere")).problems == []
+    assert check_data(CATALOGUE["digits32"], Path("nowhere")).problems == []
 
 
 def test_the_table_of_sources_is_in_order() -> None:

@@ -12,7 +12,7 @@ import pytest
 from official import random_bytes, tar_gz
 
 from continua import DataError
-from continua.data.fetch import Patience, download, fetch
+from continua.data.fetch import Patience, download, fetch_data
 from continua.data.sources import Remote
 
 CONTENTS = random_bytes(300_000).tobytes()
@@ -217,25 +217,25 @@ def test_an_address_that_is_none_is_named(tmp_path: Path) -> None:
 def test_an_archive_is_unpacked_and_then_removed(tmp_path: Path, server: Server) -> None:
     archive = server.files["set.tar.gz"] = tar_gz({"set/one": b"1", "set/deep/two": b"2"})
     remote = remote_of(archive, server.address + "/set.tar.gz", file="set.tar.gz", folder="set")
-    assert fetch([remote], tmp_path / "new", patience=HURRIED) == [tmp_path / "new" / "set"]
+    assert fetch_data([remote], tmp_path / "new", patience=HURRIED) == [tmp_path / "new" / "set"]
     assert names(tmp_path / "new") == ["set", "set/deep", "set/deep/two", "set/one"]
 
 
 def test_an_archive_put_there_by_hand_is_used_without_the_network_and_stays(tmp_path: Path) -> None:
     archive = tar_gz({"set/one": b"1"})
     (tmp_path / "set.tar.gz").write_bytes(archive)
-    fetch([remote_of(archive, "http://127.0.0.1:9/set.tar.gz", file="set.tar.gz", folder="set")], tmp_path, patience=HURRIED)
+    fetch_data([remote_of(archive, "http://127.0.0.1:9/set.tar.gz", file="set.tar.gz", folder="set")], tmp_path, patience=HURRIED)
     assert names(tmp_path) == ["set", "set.tar.gz", "set/one"]
 
 
 def test_a_folder_that_is_already_there_is_not_replaced(tmp_path: Path, server: Server) -> None:
     (tmp_path / "set").mkdir()
     with pytest.raises(DataError, match=r"set exists already; move it away"):
-        fetch([remote_of(b"", server.address, file="set.tar.gz", folder="set")], tmp_path, patience=HURRIED)
+        fetch_data([remote_of(b"", server.address, file="set.tar.gz", folder="set")], tmp_path, patience=HURRIED)
     assert server.requests == []
 
 
 def test_several_plain_files_go_to_their_folder(tmp_path: Path, server: Server) -> None:
     server.files |= {"a.gz": b"aa", "b.gz": b"bb"}
     remotes = [remote_of(server.files[name], f"{server.address}/{name}", file=name, folder="mnist") for name in ("a.gz", "b.gz")]
-    assert fetch(remotes, tmp_path, patience=HURRIED) == [tmp_path / "mnist" / "a.gz", tmp_path / "mnist" / "b.gz"]
+    assert fetch_data(remotes, tmp_path, patience=HURRIED) == [tmp_path / "mnist" / "a.gz", tmp_path / "mnist" / "b.gz"]

@@ -9,7 +9,6 @@ from exploring import SMALL
 from continua import ConfigError, create_model
 from continua.cli import main
 from continua.explore import compare, download
-from continua.explore.command import free_port, server_words
 from continua.explore.depth import path
 from continua.explore.image import from_data
 from continua.explore.lens import Lens
@@ -17,6 +16,7 @@ from continua.explore.memory import Answers
 from continua.explore.network import Augmentation, Explored
 from continua.explore.perturb import Change, Outcome
 from continua.explore.plot import chart, grid, player
+from continua.explore.server import free_port, server_words
 from continua.report import Axis, Figure, Maps, Series, Table
 
 MAPS = Maps("m", "Some maps", ["a", "b", "c"], ["t = 0", "t = 1"], np.arange(3 * 2 * 4 * 5).reshape(3, 2, 4, 5), "h")

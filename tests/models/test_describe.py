@@ -16,7 +16,7 @@ from continua.cli import main
 from continua.filters import Filter
 from continua.models import frozen, model_entry
 from continua.models.describe import describe, describe_model
-from continua.models.draw import draw
+from continua.models.draw import draw_model
 from continua.models.flops import FlopCount
 
 pytestmark = pytest.mark.filterwarnings("ignore::continua.ContinuaWarning")
@@ -80,16 +80,16 @@ def test_a_description_leaves_the_random_numbers_and_the_network_alone():
 @pytest.mark.parametrize("name", ["dcn_sigma_alpha_t", "resnet_srf_full"])
 def test_diagrams_can_be_opened_and_name_what_they_show(name, tmp_path):
     described = describe_model(name)
-    picture = draw(described, tmp_path / "new" / "net.png")
+    picture = draw_model(described, tmp_path / "new" / "net.png")
     with Image.open(picture) as image:
         assert image.width > 2000
         assert len(image.convert("L").getcolors() or range(99)) > 20
-    svg = draw(described, tmp_path / "net.svg").read_text("utf-8")
+    svg = draw_model(described, tmp_path / "net.svg").read_text("utf-8")
     for part in described.parts:
         assert part.name in svg
         assert f"{part.parameters:,} parameters" in svg
-    assert draw(described, tmp_path / "again.svg").read_text("utf-8") == svg
-    assert draw(described, tmp_path / "net.pdf").read_bytes().startswith(b"%PDF")
+    assert draw_model(described, tmp_path / "again.svg").read_text("utf-8") == svg
+    assert draw_model(described, tmp_path / "net.pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_the_table_shows_counts_ours_and_printed(capsys):

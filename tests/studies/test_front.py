@@ -10,12 +10,12 @@ from continua.cli import main
 from continua.errors import ConfigError
 from continua.report import Column, Entry, Figure, Page, PlusMinus, Table
 from continua.report.page import Link
-from continua.report.plain import plain
+from continua.report.plain import to_plain
 from continua.report.runs import RunFacts, over_seeds, runs_page
 from continua.studies import STUDIES, Claim, find_study
 from continua.studies.claims import claim_from, claim_text, verdict
 from continua.studies.front import NOT_RUN, front_page, headline
-from continua.studies.report_command import asked_for, report_page
+from continua.studies.overview import asked_for, report_page
 from continua.studies.written import Written, largest, study_folder, written_studies
 
 CLAIMS = [Claim("with 52 images DCN-ODE is ahead — of **all**", True), Claim("so it is with 8", False), Claim("and with 2", None)]
@@ -34,7 +34,7 @@ def write(name: str, scale: str, runs: Path, ours: float = 46.25) -> None:
     """As `continua reproduce` does, without training anything."""
     target = study_folder(find_study(name), scale, runs) / "results.json"
     target.parent.mkdir(parents=True)
-    target.write_text(json.dumps({"study": name, "entry": plain(entry(name, scale, ours)), "runs": []}))
+    target.write_text(json.dumps({"study": name, "entry": to_plain(entry(name, scale, ours)), "runs": []}))
 
 
 @pytest.mark.parametrize("claim", CLAIMS)

@@ -53,7 +53,7 @@ def test_print_config_shows_the_resolved_recipe_and_trains_nothing(tmp_path: Pat
 def test_without_out_the_folder_is_named_after_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     monkeypatch.setattr(Training, "go", lambda self: {"test_accuracy": 0.5})
     monkeypatch.setenv("CONTINUA_RUNS", str(tmp_path / "all"))
-    monkeypatch.setattr("continua.train.commands._say", lambda folder, result: None)
+    monkeypatch.setattr("continua.cli.train._say", lambda folder, result: None)
     assert main(WORDS) == 0
     (made,) = (tmp_path / "all").iterdir()
     assert made.name.startswith("dcn_ode-digits-seed0-")

@@ -30,39 +30,48 @@ and a command, `continua analyse scales runs/x`. A new one is a file `analysis/N
 Long ones store their pieces: `subject.keep("c = 0.5", make)` calls `make` only where an interrupted analysis has not kept that piece.
 """
 
+from continua.analysis.accuracy import black, has_time
 from continua.analysis.answers import Answer, answer
-from continua.analysis.contrast import contrast
+from continua.analysis.contrast import Contrast, contrast
 from continua.analysis.features import Features, features
 from continua.analysis.known import find_question, known_questions
-from continua.analysis.pattern_completion import pattern_completion
+from continua.analysis.pattern_completion import masked, pattern_completion, states
 from continua.analysis.question import DataOptions, Question
-from continua.analysis.scales import scales
+from continua.analysis.scales import scales, short_name
 from continua.analysis.stages import stages
 from continua.analysis.steps import Steps, steps
 from continua.analysis.subject import Images, Subject
 from continua.analysis.tolerance import tolerance
 from continua.analysis.transfer import transfer
-from continua.analysis.weights import weights
+from continua.analysis.weights import LayerPath, synthetic, weights
 from continua.options import option
 
 __all__ = [
     "Answer",
+    "Contrast",
     "DataOptions",
     "Features",
     "Images",
+    "LayerPath",
     "Question",
     "Steps",
     "Subject",
     "answer",
+    "black",
     "contrast",
     "features",
     "find_question",
+    "has_time",
     "known_questions",
+    "masked",
     "option",
     "pattern_completion",
     "scales",
+    "short_name",
     "stages",
+    "states",
     "steps",
+    "synthetic",
     "tolerance",
     "transfer",
     "weights",

@@ -17,12 +17,9 @@ import numpy as np
 
 from continua.analysis.question import Question
 from continua.analysis.subject import Subject
-from continua.data.catalogue import folder_size
-from continua.data.folder import data_folder
+from continua.data import data_folder, folder_size
 from continua.errors import ConfigError
-from continua.report import Page, write_page
-from continua.report.files import draw_page, write_text
-from continua.report.plain import plain, rebuilt
+from continua.report import Page, draw_page, from_plain, to_plain, write_page, write_text
 
 
 @dataclass(frozen=True)
@@ -77,7 +74,7 @@ def check_number(question: Question, subjects: Sequence[Subject]) -> None:
 
 def answer_key(question: Question, subjects: Sequence[Subject], options: Any) -> str:
     """Sixteen hexadecimal digits of everything that decides the answer: question, weights, data, options."""
-    parts = [question.name, question.version, plain(asdict(options)), [_identity(subject, options) for subject in subjects]]
+    parts = [question.name, question.version, to_plain(asdict(options)), [_identity(subject, options) for subject in subjects]]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -86,7 +83,7 @@ def read_result(question: Question, folder: Path) -> Any:
     data = json.loads((folder / "numbers.json").read_text("utf-8"))
     arrays = folder / "arrays.npz"
     kept = dict(np.load(arrays, allow_pickle=False)) if arrays.is_file() else {}
-    return rebuilt(question.result, data["result"], kept)
+    return from_plain(question.result, data["result"], kept)
 
 
 def keeper(folder: Path) -> Callable[[str, Callable[[], Any]], Any]:
@@ -95,7 +92,7 @@ def keeper(folder: Path) -> Callable[[str, Callable[[], Any]], Any]:
     def keep(name: str, make: Callable[[], Any]) -> Any:
         path = folder / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.json"
         if not path.is_file():
-            write_text(path, json.dumps({"name": name, "piece": plain(make())}, ensure_ascii=False))
+            write_text(path, json.dumps({"name": name, "piece": to_plain(make())}, ensure_ascii=False))
         return json.loads(path.read_text("utf-8"))["piece"]  # also when made just now: the same whether interrupted or not
 
     return keep
@@ -106,7 +103,7 @@ def _identity(subject: Subject, options: Any) -> dict[str, Any]:
     name = getattr(options, "data", None) or subject.data
     own = {key: subject.recipe.get(key) for key in ("per_class", "seed", "holdout")} if name == subject.data else {}
     files = _files(data_folder(subject.data_dir)) if folder_size(name) else None
-    return dict(weights=subject.weights, data=name, files=files, preprocess=plain(subject.preprocess), batch=subject.batch_size, **own)
+    return dict(weights=subject.weights, data=name, files=files, preprocess=to_plain(subject.preprocess), batch=subject.batch_size, **own)
 
 
 def _files(root: Path) -> str:
@@ -123,9 +120,9 @@ def _write(found: Answer, subjects: Sequence[Subject], options: Any, pictures: S
     about = {
         "question": question.name,
         "version": question.version,
-        "options": plain(asdict(options)),
+        "options": to_plain(asdict(options)),
         "runs": [{"name": subject.name, "weights": subject.weights, "data": subject.data} for subject in subjects],
-        "result": plain(found.result, arrays),
+        "result": to_plain(found.result, arrays),
     }
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as name:
         new, old = Path(name) / "new", Path(name) / "old"

@@ -6,7 +6,7 @@ from typing import Any, Literal, get_type_hints
 
 from continua.errors import ConfigError
 from continua.options import option
-from continua.report.page import Page
+from continua.report import Page
 
 
 @dataclass(frozen=True)

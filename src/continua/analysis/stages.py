@@ -17,7 +17,7 @@ from continua.analysis.accuracy import Batches
 from continua.analysis.question import DataOptions, Question
 from continua.analysis.subject import Subject, no_progress
 from continua.errors import ConfigError
-from continua.models.rk_familiar import familiar_method
+from continua.models import familiar_method
 from continua.options import option
 from continua.report import Axis, Column, Figure, Maps, Page, Series, Table
 

@@ -11,9 +11,7 @@ import torch
 from torch import Tensor
 
 from continua.analysis.question import DataOptions
-from continua.data import Augmentation, DataSet, Loader, Split, load
-from continua.data.progress import Advance, progress_bar
-from continua.data.random import permutation
+from continua.data import Advance, Augmentation, DataSet, Loader, Split, load, permutation, progress_bar
 from continua.errors import ConfigError
 
 T = TypeVar("T")

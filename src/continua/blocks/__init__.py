@@ -19,6 +19,7 @@ from continua.blocks.norm import ACTIVATIONS, Activation, group_norm
 from continua.blocks.ode import ODEBlock
 from continua.blocks.ordinary import OrdinaryBlock
 from continua.blocks.period import Period
+from continua.blocks.ranks import norms_over_batches, share_batch_statistics
 from continua.blocks.residual import ResidualBlock
 from continua.blocks.standardise import Style
 
@@ -38,5 +39,7 @@ __all__ = [
     "ResidualBlock",
     "Style",
     "group_norm",
+    "norms_over_batches",
+    "share_batch_statistics",
     "write_method",
 ]

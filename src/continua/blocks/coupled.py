@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from continua.blocks.norm import Activation, group_norm
 from continua.blocks.ode import ODEBlock
 from continua.errors import ConfigError
-from continua.filters import Filter, FilterConv2d
-from continua.filters.conv import RealisedConv
+from continua.filters import Filter, FilterConv2d, RealisedConv
 from continua.ode import SolverConfig
 
 NORMS = ("batch", "group")

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from continua.blocks.erk import ERKStep
 from continua.blocks.irk import IRKStep
 from continua.errors import ConfigError
-from continua.ode.tableau import Tableau, method
+from continua.ode import Tableau, find_method
 
 
 @torch.no_grad()
@@ -23,7 +23,7 @@ def write_method(step: "ERKStep | IRKStep", tableau: "str | Tableau", rate: Tens
     `rate` is (channels, channels). An `IRKStep` repeats Gauss–Seidel or Jacobi sweeps towards the implicit method's increments, and
     reaches them as its loops grow if `state_in_update` is set.
     """
-    tableau = method(tableau)
+    tableau = find_method(tableau)
     _check(step, tableau, rate)
     rate = rate.to(_weight(step).dtype)
     if isinstance(step, IRKStep):

@@ -8,9 +8,7 @@ from torch import Tensor, nn
 
 from continua.blocks.energy import EnergyRate, check_energies
 from continua.errors import ConfigError
-from continua.ode import Solution, SolverConfig, Stats, solve_with
-from continua.ode.rate import Rate
-from continua.ode.stepper import ExplicitStepper
+from continua.ode import ExplicitStepper, Rate, Solution, SolverConfig, Stats, solve_with
 
 
 class ODEBlock(nn.Module):

@@ -20,9 +20,7 @@ from torch.nn import functional
 from continua.blocks.norm import ACTIVATIONS
 from continua.blocks.standardise import Style
 from continua.errors import ConfigError
-from continua.filters import Filter, FilterConv2d, Pixel
-from continua.filters.conv import without_autocast
-from continua.filters.precision import autocast_on
+from continua.filters import Filter, FilterConv2d, Pixel, autocast_on, without_autocast
 
 FEW = 16  # maps that are written one by one
 MakeFilter = Callable[[int, int], Filter]

@@ -31,15 +31,13 @@ def add_data_commands(data: ArgumentParser, command: Callable[[str], ArgumentPar
 
 
 def _list(options: Namespace) -> None:
-    from continua.data.catalogue import CATALOGUE
-    from continua.data.folder import data_folder
-    from continua.data.presence import presence
+    from continua.data import CATALOGUE, data_folder, data_presence
     from continua.report import show_table, size_text
 
     root = data_folder(options.data_dir)
     rows = []
     for known in CATALOGUE.values():
-        found = presence(known, root)
+        found = data_presence(known, root)
         size = size_text(found.size) if found.size else f"({size_text(found.download)} to fetch)" if found.download else ""
         images = " + ".join(f"{sum(counts):,}" for counts in known.counts.values())
         shape = "×".join(map(str, known.shape))
@@ -48,35 +46,29 @@ def _list(options: Namespace) -> None:
 
 
 def _fetch(options: Namespace) -> None:
-    from continua.data.catalogue import find
-    from continua.data.fetch import Patience, fetch
-    from continua.data.folder import data_folder
-    from continua.data.presence import presence
-    from continua.data.sources import REMOTES
+    from continua.data import REMOTES, Patience, catalogue_entry, data_folder, data_presence, fetch_data
 
-    known, root = find(options.name), data_folder(options.data_dir)
+    known, root = catalogue_entry(options.name), data_folder(options.data_dir)
     layouts = REMOTES.get(known.name, {})
     if options.layout is not None and options.layout not in layouts:
         raise ConfigError(f"{known.name} has no layout {options.layout!r}; it has {', '.join(layouts) or 'none: it is embedded'}")
-    found = presence(known, root)
+    found = data_presence(known, root)
     if not layouts or (found.state == "yes" and options.layout is None):
         print(f"{known.name} is here already: {found.folder}" + (" (move that folder away to fetch it anew)" if layouts else ""))
         return
     remotes = layouts[options.layout or next(iter(layouts))]
     mirrors = (options.mirror,) if options.mirror else ()
-    for path in fetch(remotes, root, mirrors, Patience(timeout=options.timeout)):
+    for path in fetch_data(remotes, root, mirrors, Patience(timeout=options.timeout)):
         print(f"fetched {path}")
     print(f"`continua data check {known.name}` looks inside.")
 
 
 def _check(options: Namespace) -> None:
-    from continua.data.catalogue import find
-    from continua.data.check import check
-    from continua.data.folder import data_folder
+    from continua.data import catalogue_entry, check_data, data_folder
     from continua.report import show_table, size_text
 
-    known = find(options.name)
-    found = check(known, data_folder(options.data_dir))
+    known = catalogue_entry(options.name)
+    found = check_data(known, data_folder(options.data_dir))
     verdict = {True: "official", False: "WRONG", None: "none published"}
     if found.files:
         rows = [(file.path.name, size_text(file.size), verdict[file.official]) for file in found.files]

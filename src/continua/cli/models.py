@@ -16,8 +16,7 @@ def add_models_arguments(models: ArgumentParser) -> None:
 
 
 def models_command(options: Namespace) -> None:
-    from continua.models import list_models, model_entry
-    from continua.models.describe import describe_model
+    from continua.models import describe_model, list_models, model_entry
     from continua.report import show_table
 
     if options.draw is not None:
@@ -44,12 +43,10 @@ def models_command(options: Namespace) -> None:
 
 
 def _draw(name: str, out: Path | None) -> None:
-    from continua.models import model_entry
-    from continua.models.describe import describe_model
-    from continua.models.draw import draw
+    from continua.models import describe_model, draw_model, model_entry
 
     entry, described = model_entry(name), describe_model(name)
     jets = any("N-jet" in layer for part in described.parts for layer in part.layers)
     row = f", {entry.row}" if name == entry.name else ""  # a name spelled by rule is no row of the paper
     subtitle = f"{entry.paper}{row}" + (" · kernel sizes at σ = 1" if jets else "")
-    print(f"made {draw(described, out or Path(f'{name}.svg'), title=name, subtitle=subtitle)}")
+    print(f"made {draw_model(described, out or Path(f'{name}.svg'), title=name, subtitle=subtitle)}")

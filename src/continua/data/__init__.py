@@ -1,27 +1,44 @@
 """Data sets by name, `load("cifar10", per_class=52)`, and batches of them: in memory as uint8 tensors, or read from folders of images."""
 
 from continua.data.augment import Augmentation
-from continua.data.catalogue import CATALOGUE, load
+from continua.data.catalogue import CATALOGUE, catalogue_entry, folder_size, load
+from continua.data.check import check_data
 from continua.data.crop import ResizedCrop
 from continua.data.dataset import DataSet, MemorySplit, Split
+from continua.data.fetch import Patience, fetch_data
 from continua.data.folder import data_folder
-from continua.data.image_folder import ImageFolder, load_image_folder
+from continua.data.image_folder import ImageFolder, load_image_folder, to_rgb
 from continua.data.loader import Batch, Loader
+from continua.data.presence import data_presence
+from continua.data.progress import Advance, progress_bar
+from continua.data.random import permutation
+from continua.data.sources import REMOTES
 from continua.data.subset import hold_out, take_per_class
 
 __all__ = [
     "CATALOGUE",
+    "REMOTES",
+    "Advance",
     "Augmentation",
     "Batch",
     "DataSet",
     "ImageFolder",
     "Loader",
     "MemorySplit",
+    "Patience",
     "ResizedCrop",
     "Split",
+    "catalogue_entry",
+    "check_data",
     "data_folder",
+    "data_presence",
+    "fetch_data",
+    "folder_size",
     "hold_out",
     "load",
     "load_image_folder",
+    "permutation",
+    "progress_bar",
     "take_per_class",
+    "to_rgb",
 ]

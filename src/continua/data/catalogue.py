@@ -62,7 +62,7 @@ def folder_size(name: str) -> int | None:
     return int(named[1] or FOLDER_SIZE) if named else None
 
 
-def find(name: str) -> Known:
+def catalogue_entry(name: str) -> Known:
     """The set of this name, or an error that suggests the nearest."""
     if name in CATALOGUE:
         return CATALOGUE[name]
@@ -88,7 +88,7 @@ def _whole(name: str, root: Path, splits: Iterable[str] | None) -> DataSet:
     if size := folder_size(name):
         found = load_image_folder(root, size=size, name=name)
         return replace(found, splits={split: found.splits[split] for split in chosen_splits(name, splits, tuple(found.splits))})
-    known = find(name)
+    known = catalogue_entry(name)
     return known.load(root, remedy(known), splits)
 
 

@@ -45,7 +45,7 @@ class Check:
     problems: list[str] = field(default_factory=list)
 
 
-def check(known: Known, root: Path) -> Check:
+def check_data(known: Known, root: Path) -> Check:
     """Look at every file of a set. Raises `DataError` only where the set is not there at all."""
     folder = known.locate(root)
     if folder is None:

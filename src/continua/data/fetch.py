@@ -35,7 +35,7 @@ class _GiveUp(Exception):
     """This mirror cannot serve the file."""
 
 
-def fetch(remotes: Sequence[Remote], root: Path, mirrors: Sequence[str] = (), patience: Patience | None = None) -> list[Path]:
+def fetch_data(remotes: Sequence[Remote], root: Path, mirrors: Sequence[str] = (), patience: Patience | None = None) -> list[Path]:
     """Download each file below `root` and unpack archives; what is there already is verified, not downloaded again.
 
     `mirrors` are base addresses tried before the official ones.

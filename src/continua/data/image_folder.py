@@ -126,6 +126,7 @@ def read_rgb(path: Path) -> "Image":
 
 
 def to_rgb(image: "Image") -> "Image":
+    """An image of any mode as 8-bit RGB: grey repeated, 16 bits rounded down, transparency on white."""
     from PIL import Image
 
     if image.mode == "F":

@@ -25,7 +25,7 @@ class Presence:
         return str(below) if self.state == "yes" else f"{below} ({self.state})"
 
 
-def presence(known: Known, root: Path) -> Presence:
+def data_presence(known: Known, root: Path) -> Presence:
     """What of a set is below `root`, judged by names alone: `check` looks inside."""
     folder = known.locate(root)
     layouts = REMOTES.get(known.name)

@@ -7,12 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from continua.analysis import Answer, Subject, find_question
-from continua.analysis.accuracy import has_time
-from continua.analysis.pattern_completion import masked
-from continua.analysis.scales import short_name
-from continua.report import Axis, Column, Figure, Maps, Page, Series, Table
-from continua.report.compare import overlaid
+from continua.analysis import Answer, Subject, find_question, has_time, masked, short_name
+from continua.report import Axis, Column, Figure, Maps, Page, Series, Table, overlaid
 
 DIM = 0.25  # contrast of the example
 EXAMPLE = 4  # place of the image whose features are shown

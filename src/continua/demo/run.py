@@ -10,12 +10,8 @@ from continua.analysis import Answer, Subject, answer, find_question
 from continua.demo.page import demo_page
 from continua.errors import ConfigError
 from continua.models import model_entry
-from continua.report import show_table, write_html
-from continua.report.page import cell_text
-from continua.train import Recipe, Run, RunOptions, identity, load_recipe, resolve, resume, train
-from continua.train.devices import chosen_device
-from continua.train.parse import merged
-from continua.train.subject import subject_of
+from continua.report import cell_text, show_table, write_html
+from continua.train import Recipe, Run, RunOptions, chosen_device, identity, load_recipe, merged, resolve, resume, subject_of, train
 
 # What each network has of its own; all else is the recipe's. Filters of pixels learn best at a lower rate than N-jets do.
 MODELS: dict[str, dict[str, Any]] = {

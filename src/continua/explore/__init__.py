@@ -4,4 +4,6 @@ What is computed lies beside this file and knows nothing of the page: an image (
 in depth, space and weight, under changes and side by side (`depth`, `space`, `weight`, `perturb`, `compare`). `panels` shows it.
 """
 
-__all__: list[str] = []
+from continua.explore.server import HERE, PORT, serve
+
+__all__ = ["HERE", "PORT", "serve"]

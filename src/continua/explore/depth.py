@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from continua.analysis.accuracy import has_time
-from continua.analysis.pattern_completion import states
+from continua.analysis import has_time, states
 from continua.errors import ConfigError
 from continua.explore.perturb import Solver, solved_by
 from continua.report import Axis, Figure, Maps, Series

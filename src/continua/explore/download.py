@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from continua.report import Figure, Maps, Table, draw_figure
-from continua.report.files import write_csv
+from continua.report import Figure, Maps, Table, draw_figure, write_csv
 
 
 def numbers(part: "Figure | Table | Maps") -> bytes:

@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from continua.errors import ConfigError
-from continua.train import Recipe, Run, identity, load_recipe, resolve
-from continua.train.parse import write_yaml
-from continua.train.recipe import Optimiser, Schedule
+from continua.train import Optimiser, Recipe, Run, Schedule, identity, load_recipe, resolve, write_yaml
 
 
 @dataclass(frozen=True)

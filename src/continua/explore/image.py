@@ -10,7 +10,7 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
-from continua.data.image_folder import to_rgb
+from continua.data import to_rgb
 from continua.errors import DataError
 
 if TYPE_CHECKING:

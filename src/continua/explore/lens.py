@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from continua.analysis.accuracy import black, has_time
+from continua.analysis import black, has_time
 from continua.explore import depth, weight
 from continua.explore.image import Picture, fitted
 from continua.explore.memory import Answers

@@ -9,15 +9,11 @@ import torch
 from jaxtyping import Float32, UInt8
 from torch import Tensor
 
-from continua.data import Augmentation, DataSet, MemorySplit, load
-from continua.data.catalogue import CATALOGUE
+from continua.data import CATALOGUE, Augmentation, DataSet, MemorySplit, load
 from continua.errors import ConfigError, ContinuaError
 from continua.explore.image import Picture, from_data
-from continua.models import Network, from_pretrained, model_entry
-from continua.models.pretrained import CONFIG, WEIGHTS
-from continua.train.find import RunIndex
-from continua.train.run import Run
-from continua.train.subject import subject_of
+from continua.models import CONFIG_FILE, WEIGHTS_FILE, Network, from_pretrained, model_entry
+from continua.train import Run, RunIndex, subject_of
 
 STAND_IN = "digits32"  # embedded: there is always something to look at
 SHOWN = 200  # images of a data set that can be picked
@@ -54,7 +50,7 @@ def open_run(folder: "str | Path", data_dir: Path | None = None) -> Explored:
     try:
         if (folder / "config.yaml").is_file():
             return _tried(_of_run(folder, data_dir))
-        if (folder / CONFIG).is_file():
+        if (folder / CONFIG_FILE).is_file():
             return _tried(_of_weights(folder))
     except ContinuaError as error:
         raise error if str(folder) in str(error) else ConfigError(f"{folder}: {error}") from error
@@ -62,7 +58,7 @@ def open_run(folder: "str | Path", data_dir: Path | None = None) -> Explored:
         raise ConfigError(f"{folder} has files that no training wrote ({type(error).__name__}: {error}); train it again") from error
     found = sorted(path.name for path in folder.iterdir())
     told = f"it holds {', '.join(found[:4])}{' …' if len(found) > 4 else ''}" if found else "it is empty"
-    raise ConfigError(f"{folder} is not a run: it has neither config.yaml nor {CONFIG}; {told}")
+    raise ConfigError(f"{folder} is not a run: it has neither config.yaml nor {CONFIG_FILE}; {told}")
 
 
 @torch.no_grad()
@@ -75,7 +71,7 @@ def _tried(found: Explored) -> Explored:
 def known_runs(runs: "str | Path | None" = None) -> list[Path]:
     """Folders of finished classifiers under the folder of all runs."""
     found = RunIndex(runs).known.values()
-    return [run.folder for run in found if (run.best / WEIGHTS).is_file() and (run.best / CONFIG).is_file() and _classifies(run)]
+    return [run.folder for run in found if (run.best / WEIGHTS_FILE).is_file() and (run.best / CONFIG_FILE).is_file() and _classifies(run)]
 
 
 def _classifies(run: Run) -> bool:
@@ -103,7 +99,7 @@ def _of_weights(folder: Path) -> Explored:
     model = from_pretrained(folder)
     channels = int(model.options.get("in_channels", 3))
     side = model_entry(model.name).image_size
-    key = hashlib.sha256((folder / WEIGHTS).read_bytes() + (folder / CONFIG).read_bytes()).hexdigest()
+    key = hashlib.sha256((folder / WEIGHTS_FILE).read_bytes() + (folder / CONFIG_FILE).read_bytes()).hexdigest()
     absent = "These are weights alone, which name no data set: the embedded digits stand in. Upload an image of the kind it was trained on."
     classes = _numbered(model, (channels, side, side))
     about = f"`{model.name}`, {_parameters(model):,} parameters"

@@ -10,9 +10,9 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from continua.analysis.accuracy import has_time
+from continua.analysis import has_time
 from continua.errors import ConfigError, ContinuaError, SolverError
-from continua.ode.tableau import METHODS
+from continua.ode import METHODS
 from continua.report import Axis, Column, Figure, Series, Table
 
 ADAPTIVE = tuple(name for name, tableau in METHODS.items() if tableau.explicit and tableau.b_error is not None)

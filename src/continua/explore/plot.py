@@ -5,9 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from continua.report import Figure, Maps
-from continua.report.palette import colour
-from continua.report.plot import plotly_figure
+from continua.report import Figure, Maps, colour, plotly_figure
 
 ROW, HEAD, GAP = 112, 26, 0.02  # pixels of a row and of the words above it; share of the width between columns
 WIDE = 760  # pixels that all columns of a grid have on a usual screen: rows that were higher would leave a gap below

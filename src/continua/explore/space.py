@@ -12,8 +12,7 @@ from torch.nn import functional
 
 from continua.errors import ConfigError
 from continua.explore.weight import label
-from continua.filters import FilterConv2d, NJet, ScheduledNJet
-from continua.filters.basis import jet_orders
+from continua.filters import FilterConv2d, NJet, ScheduledNJet, jet_orders
 from continua.report import Axis, Figure, Maps, Series
 
 GRID = 41  # points a side at which the continuous filter is drawn

@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from continua.analysis.scales import short_name
-from continua.analysis.weights import LayerPath, synthetic, weights
+from continua.analysis import LayerPath, short_name, synthetic, weights
 from continua.filters import FilterConv2d
 from continua.report import Axis, Figure, Maps, Series
 

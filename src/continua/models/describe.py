@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from continua.blocks import ConvField, CoupledField, ERKStep, IRKStep, ODEBlock, OrdinaryBlock, Period, ResidualBlock
-from continua.blocks.norm import Activation
+from continua.blocks import Activation, ConvField, CoupledField, ERKStep, IRKStep, ODEBlock, OrdinaryBlock, Period, ResidualBlock
 from continua.filters import Evolved, Filter, FilterConv2d, NJet, Pixel, ScheduledNJet
 from continua.models.anodev2 import PooledHead
 from continua.models.dcn import Down, Head

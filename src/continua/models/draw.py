@@ -19,7 +19,7 @@ COLOURS = {  # accent and paper of a card
 CARD, WIDE_CARD, MAP, CHIP, STEP, MARGIN = 1.28, 1.66, 0.98, 0.24, 0.33, 0.35
 
 
-def draw(description: Description, target: Path, *, title: str = "", subtitle: str = "") -> Path:
+def draw_model(description: Description, target: Path, *, title: str = "", subtitle: str = "") -> Path:
     """Write the diagram as SVG, PNG or PDF, by the suffix of `target`."""
     kind = target.suffix.lower().removeprefix(".")
     if kind not in FORMATS:

@@ -14,9 +14,7 @@ from torch import Tensor, nn
 
 from continua.blocks import ODEBlock
 from continua.errors import ConfigError
-from continua.filters import Filter, FilterConv2d, JetKernel, Kernel, Pixel, ScheduledNJet
-from continua.filters.hybrid import hybrid_kernel
-from continua.filters.kernel import PixelKernel
+from continua.filters import Filter, FilterConv2d, JetKernel, Kernel, Pixel, PixelKernel, ScheduledNJet, hybrid_kernel
 
 Module = TypeVar("Module", bound=nn.Module)
 

@@ -11,7 +11,7 @@ from continua.models.files import write_synced
 from continua.models.network import Network
 from continua.models.registry import create_model
 
-WEIGHTS, CONFIG = "model.safetensors", "config.json"
+WEIGHTS_FILE, CONFIG_FILE = "model.safetensors", "config.json"
 
 
 def save_pretrained(net: Network, folder: "str | Path") -> None:
@@ -29,8 +29,8 @@ def save_pretrained(net: Network, folder: "str | Path") -> None:
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in net.state_dict().items()}
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    write_synced(folder / WEIGHTS, save(tensors, metadata={"format": "pt", "model": net.name}))
-    write_synced(folder / CONFIG, (text + "\n").encode())
+    write_synced(folder / WEIGHTS_FILE, save(tensors, metadata={"format": "pt", "model": net.name}))
+    write_synced(folder / CONFIG_FILE, (text + "\n").encode())
 
 
 def from_pretrained(folder: "str | Path", **options: Any) -> Network:
@@ -38,22 +38,22 @@ def from_pretrained(folder: "str | Path", **options: Any) -> Network:
     from safetensors.torch import load_file
 
     folder = Path(folder)
-    for name in (CONFIG, WEIGHTS):
+    for name in (CONFIG_FILE, WEIGHTS_FILE):
         if not (folder / name).is_file():
             raise ConfigError(f"{folder} has no {name}; expected a folder written by save_pretrained")
     try:
-        config = json.loads((folder / CONFIG).read_text())
+        config = json.loads((folder / CONFIG_FILE).read_text())
         name, saved = str(config["model"]), dict(config["options"])
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(
-            f"{folder / CONFIG} is not a model configuration ({type(error).__name__}: {error}); save the model again"
+            f"{folder / CONFIG_FILE} is not a model configuration ({type(error).__name__}: {error}); save the model again"
         ) from None
-    net = _build(name, {**saved, **options}, folder / CONFIG)
+    net = _build(name, {**saved, **options}, folder / CONFIG_FILE)
     try:
-        tensors = load_file(folder / WEIGHTS)
+        tensors = load_file(folder / WEIGHTS_FILE)
     except Exception as error:
-        raise ConfigError(f"{folder / WEIGHTS} cannot be read ({error}); the file is damaged or not safetensors") from None
-    _check_same(net.state_dict(), tensors, folder / WEIGHTS)
+        raise ConfigError(f"{folder / WEIGHTS_FILE} cannot be read ({error}); the file is damaged or not safetensors") from None
+    _check_same(net.state_dict(), tensors, folder / WEIGHTS_FILE)
     net.load_state_dict(tensors)
     return net.eval()
 

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from continua.blocks import Activation, group_norm
-from continua.blocks.standardise import Style
+from continua.blocks import Activation, Style, group_norm
 
 
 def norm_layer(channels: int, style: Style) -> nn.Module:

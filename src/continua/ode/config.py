@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Any, Literal
 
 from continua.errors import ConfigError
-from continua.ode.tableau import Tableau, method
+from continua.ode.tableau import Tableau, find_method
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class SolverConfig:
 
     @property
     def tableau(self) -> Tableau:
-        return method(self.method)
+        return find_method(self.method)
 
     @property
     def implicit(self) -> ImplicitOptions:

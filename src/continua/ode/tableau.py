@@ -121,7 +121,7 @@ class Tableau:
         return replace(self, a=[*widen, b], b=b, c=(*self.c, 1.0), b_error=error, dense=None)
 
 
-def method(name: "str | Tableau") -> Tableau:
+def find_method(name: "str | Tableau") -> Tableau:
     """The tableau of that name; a `Tableau` is passed through."""
     if isinstance(name, Tableau):
         return name

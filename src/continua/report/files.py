@@ -11,7 +11,7 @@ import numpy as np
 from continua.errors import ConfigError
 from continua.report.draw import FORMATS, draw_figure
 from continua.report.page import Cell, Figure, Link, Maps, Page, PlusMinus, Table, cell_text
-from continua.report.plain import plain, rebuilt
+from continua.report.plain import from_plain, to_plain
 from continua.report.write import written_whole
 
 
@@ -36,12 +36,12 @@ def draw_page(page: Page, folder: Path, formats: Sequence[str], *, anew: bool = 
 
 def page_json(page: Page) -> str:
     """The page as JSON text, for `page_from`."""
-    return json.dumps(plain(_rounded(page)), ensure_ascii=False, separators=(",", ":")) + "\n"
+    return json.dumps(to_plain(_rounded(page)), ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
 def page_from(data: Any) -> Page:
     """The page that `page_json` wrote."""
-    return rebuilt(Page, data)
+    return from_plain(Page, data)
 
 
 def markdown(page: Page, pictures: str | None = "png", level: int = 1, folder: str = "") -> str:
@@ -76,6 +76,7 @@ def write_csv(part: Table | Figure, target: Path) -> Path:
 
 
 def write_text(target: Path, text: str) -> Path:
+    """Write a whole file or none."""
     with written_whole(target) as temporary:
         temporary.write_text(text, "utf-8")
     return target

@@ -10,6 +10,7 @@ SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross
 
 
 def colour(place: int) -> str:
+    """The colour of the series at a place, from the beginning again after the last."""
     return PALETTE[place % len(PALETTE)]
 
 

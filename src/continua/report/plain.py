@@ -13,7 +13,7 @@ from continua.errors import ConfigError
 LARGE = 20_000  # numbers; arrays beyond this are kept apart from the JSON where the caller can
 
 
-def plain(value: Any, arrays: dict[str, np.ndarray] | None = None, where: str = "") -> Any:
+def to_plain(value: Any, arrays: dict[str, np.ndarray] | None = None, where: str = "") -> Any:
     """What JSON can hold: fields that have their default value are left out, NaN is null, ∞ is "inf".
 
     With `arrays`, large arrays go there under the name of their field, and {"array": name} stands for them.
@@ -23,7 +23,7 @@ def plain(value: Any, arrays: dict[str, np.ndarray] | None = None, where: str = 
         for item in fields(value):
             inside = getattr(value, item.name)
             if not _is_default(inside, item.default):
-                found[item.name] = plain(inside, arrays, f"{where}.{item.name}" if where else item.name)
+                found[item.name] = to_plain(inside, arrays, f"{where}.{item.name}" if where else item.name)
         return found
     if hasattr(value, "detach"):  # a tensor; this room does not import PyTorch
         value = getattr(value, "detach")().cpu().numpy()  # noqa: B009 - the type checker knows no detach here
@@ -31,35 +31,35 @@ def plain(value: Any, arrays: dict[str, np.ndarray] | None = None, where: str = 
         if arrays is not None and value.size > LARGE:
             arrays[where] = value
             return {"array": where}
-        return plain(value.tolist())
+        return to_plain(value.tolist())
     if isinstance(value, Mapping):
-        return {str(key): plain(item, arrays, f"{where}.{key}") for key, item in value.items()}
+        return {str(key): to_plain(item, arrays, f"{where}.{key}") for key, item in value.items()}
     if isinstance(value, list | tuple | range):
-        return [plain(item, arrays, f"{where}.{place}") for place, item in enumerate(value)]
+        return [to_plain(item, arrays, f"{where}.{place}") for place, item in enumerate(value)]
     return _scalar(value, where)
 
 
-def rebuilt(hint: Any, data: Any, arrays: Mapping[str, np.ndarray] | None = None) -> Any:
+def from_plain(hint: Any, data: Any, arrays: Mapping[str, np.ndarray] | None = None) -> Any:
     """The object of type `hint` that `plain` made `data` from."""
     origin: Any = get_origin(hint)
     inner = get_args(hint)
     if arrays is not None and _kept_apart(data):
         return arrays[data["array"]]
     if origin in (Union, UnionType):
-        return rebuilt(_fitting(inner, data), data, arrays)
+        return from_plain(_fitting(inner, data), data, arrays)
     if data is None:
         return math.nan if hint is float else None
     if is_dataclass(hint) and isinstance(hint, type):
         hints = get_type_hints(hint)
-        return hint(**{name: rebuilt(hints[name], item, arrays) for name, item in data.items() if name in hints})
+        return hint(**{name: from_plain(hints[name], item, arrays) for name, item in data.items() if name in hints})
     if hint is np.ndarray or hasattr(hint, "array_type"):
         return _array(data)
     if origin in (list, tuple, Sequence) or hint in (list, tuple):
         kinds = inner if origin is tuple and inner[-1:] != (Ellipsis,) else inner[:1] * len(data)
-        items = [rebuilt(kind, item, arrays) for kind, item in zip(kinds or [Any] * len(data), data, strict=True)]
+        items = [from_plain(kind, item, arrays) for kind, item in zip(kinds or [Any] * len(data), data, strict=True)]
         return tuple(items) if tuple in (origin, hint) else items
     if origin in (dict, Mapping):
-        return {inner[0](key): rebuilt(inner[1], item, arrays) for key, item in data.items()}
+        return {inner[0](key): from_plain(inner[1], item, arrays) for key, item in data.items()}
     return float(data) if hint is float else data
 
 

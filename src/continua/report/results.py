@@ -10,7 +10,7 @@ from continua.errors import ConfigError
 from continua.report.draw import draw_figure
 from continua.report.files import markdown, write_text
 from continua.report.page import Figure, Maps, Page, Part
-from continua.report.plain import plain, rebuilt
+from continua.report.plain import from_plain, to_plain
 
 PICTURES = "pictures/results"
 HEAD = """# Results
@@ -37,7 +37,7 @@ class Entry:
 
     def write(self, target: Path) -> Path:
         """As the JSON file that `make results` reads."""
-        return write_text(target, json.dumps(plain(self), indent=1, ensure_ascii=False) + "\n")
+        return write_text(target, json.dumps(to_plain(self), indent=1, ensure_ascii=False) + "\n")
 
 
 def read_entry(path: Path) -> Entry:
@@ -48,7 +48,7 @@ def read_entry(path: Path) -> Entry:
         wrong = sorted(set(data) - known), sorted(needed - set(data))
         if wrong != ([], []):
             raise ConfigError(f"{path.name} has unknown keys {wrong[0]} and lacks {wrong[1]}; results/README.md shows the format")
-        return rebuilt(Entry, data)
+        return from_plain(Entry, data)
     except (ValueError, TypeError, AttributeError) as error:
         if isinstance(error, ConfigError):
             raise

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from continua.analysis.known import find_question
-from continua.analysis.weights import synthetic
+from continua.analysis import find_question, synthetic
 from continua.models import model_entry
-from continua.report.page import Cell, Column, Figure, Maps, Table
+from continua.report import Cell, Column, Figure, Maps, Table
 from continua.studies.compare import over_seeds
 from continua.studies.runs import Runs
 from continua.studies.settings import ANODEV2_SETTINGS

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 
-from continua.report.page import Cell, Column, PlusMinus, Table
+from continua.report import Cell, Column, PlusMinus, Table
 
 PRINTED_RUNS = 3  # the papers' ± is taken as the standard deviation over this many runs where they do not say otherwise
 

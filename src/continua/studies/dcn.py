@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from continua.models import create_model, model_entry
-from continua.report.page import Axis, Cell, Column, Figure, PlusMinus, Series, Table
+from continua.report import Axis, Cell, Column, Figure, PlusMinus, Series, Table
 from continua.studies.compare import ahead, comparison, over_seeds
 from continua.studies.runs import Runs
 from continua.studies.settings import CPU_EPOCHS, DCN_SETTINGS

@@ -8,18 +8,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from continua.analysis.contrast import Contrast
-from continua.analysis.known import find_question
-from continua.analysis.reconstruction import QUESTION as RECONSTRUCTION
-from continua.analysis.scales import short_name
-from continua.report.page import Axis, Column, Figure, Maps, Part, Series, Table
+from continua.analysis import Contrast, find_question, short_name
+from continua.report import Axis, Column, Figure, Maps, Part, Series, Table
 from continua.studies.dcn import PAPER, PLAIN, THREE, decoder_label, rows2b, rows_of
 from continua.studies.dcn import STUDIES as TABLES
 from continua.studies.runs import Runs
 from continua.studies.settings import DCN_SETTINGS
 from continua.studies.study import Claim, Finding, Setting, Study
 
-CONTRAST, COMPLETION, SCALES = (find_question(name) for name in ("contrast", "pattern_completion", "scales"))
+CONTRAST, COMPLETION, SCALES, RECONSTRUCTION = map(find_question, ("contrast", "pattern_completion", "scales", "reconstruction"))
 
 
 # --- Figure 1 -----------------------------------------------------------------------------------------------------------
@@ -70,7 +67,7 @@ def _fig1(runs: Runs) -> Finding:
 
 
 def _orders() -> list[tuple[int, int]]:
-    from continua.filters.basis import jet_orders
+    from continua.filters import jet_orders
 
     return list(jet_orders(2))
 

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from continua.analysis.known import find_question
+from continua.analysis import find_question
 from continua.models import model_entry
-from continua.report.compare import overlaid
-from continua.report.page import Column, Maps, Part, PlusMinus, Table
+from continua.report import Column, Maps, Part, PlusMinus, Table, overlaid
 from continua.studies.compare import over_seeds
 from continua.studies.runs import Runs
 from continua.studies.settings import FEATURES_SETTINGS, FIXED_STEPS

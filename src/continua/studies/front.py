@@ -6,13 +6,12 @@ from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
-from continua.report.page import Figure, Link, Maps, Page, Part, Table, cell_text
-from continua.report.runs import RunFacts, over_seeds
+from continua.report import Figure, Link, Maps, Page, Part, RunFacts, Table, cell_text, over_seeds
 from continua.studies.claims import SAID, verdict
 from continua.studies.reproduce import study_page
 from continua.studies.study import Study
 from continua.studies.written import Written
-from continua.train.facts import facts
+from continua.train import facts
 
 NOT_RUN = "not run"
 

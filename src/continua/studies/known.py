@@ -18,3 +18,8 @@ def find_study(name: str) -> Study:
         hint = f"did you mean {' or '.join(near)}?" if near else "`continua reproduce --list` shows all"
         raise ConfigError(f"there is no study {name!r}; {hint}")
     return STUDIES[name]
+
+
+def find_studies(name: str) -> list[Study]:
+    """One study, or all of a paper's."""
+    return [study for study in STUDIES.values() if study.id.startswith(f"{name}/")] or [find_study(name)]

@@ -12,7 +12,7 @@ from continua.studies.known import STUDIES
 from continua.studies.runs import Places, Wanted, wanted_runs
 from continua.studies.study import SCALES, Study
 from continua.studies.written import KEPT, Written, written_studies
-from continua.train.setup import RunOptions
+from continua.train import RunOptions
 
 
 @dataclass(frozen=True)

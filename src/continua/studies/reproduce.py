@@ -9,18 +9,12 @@ from typing import Any
 
 import torch
 
-from continua.report import Entry, Maps, Page, entry_environment, write_html, write_page
-from continua.report.files import write_text
-from continua.report.plain import plain
+from continua.report import Entry, Maps, Page, entry_environment, to_plain, write_html, write_page, write_text
 from continua.studies.claims import claim_text, verdict
 from continua.studies.runs import Places, Runs, Wanted, wanted_runs
 from continua.studies.study import Claim, Finding, Study
 from continua.studies.written import KEPT, study_folder
-from continua.train.environment import describe_environment
-from continua.train.parse import write_yaml
-from continua.train.resolution import identity
-from continua.train.run import Run
-from continua.train.setup import RunOptions
+from continua.train import Run, RunOptions, describe_environment, identity, write_yaml
 
 Train = Callable[[Sequence[Wanted], RunOptions], None]
 
@@ -64,7 +58,7 @@ def reproduce(
 
 def train_here(missing: Sequence[Wanted], options: RunOptions) -> None:
     """One after the other in this process."""
-    from continua.train.start import resume, train
+    from continua.train import resume, train
 
     for place, one in enumerate(missing, 1):
         print(f"run {place} of {len(missing)} that are missing: {one.name} ({one.run.folder})")
@@ -126,7 +120,7 @@ def _write(found: Reproduction) -> None:
         "scale": found.scale,
         "verdict": verdict(found.finding.claims, found.scale),
         "claims": [asdict(claim) for claim in found.finding.claims],
-        "entry": plain(found.entry),
+        "entry": to_plain(found.entry),
         "runs": runs,
     }
     write_text(found.folder / "results.json", json.dumps(written, indent=1, ensure_ascii=False) + "\n")

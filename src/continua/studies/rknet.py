@@ -4,10 +4,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from continua.models import model_entry
-from continua.models.densenet import DenseNet
-from continua.models.describe import describe_model
-from continua.report.page import Axis, Column, Figure, Series, Table
+from continua.models import DenseNet, describe_model, model_entry
+from continua.report import Axis, Column, Figure, Series, Table
 from continua.studies.compare import over_seeds
 from continua.studies.runs import Runs
 from continua.studies.settings import RKNET_SETTINGS

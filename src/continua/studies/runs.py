@@ -7,17 +7,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from continua.analysis import Question, Subject
-from continua.analysis.answers import Answer, answer
+from continua.analysis import Answer, Question, Subject, answer
 from continua.errors import ConfigError
 from continua.studies.study import Row, Setting, Study
-from continua.train.find import RunIndex, run_folder
-from continua.train.parse import load_recipe, merged
-from continua.train.recipe import Recipe
-from continua.train.resolution import resolve
-from continua.train.run import Run
-from continua.train.setup import RunOptions
-from continua.train.subject import subject_of
+from continua.train import Recipe, Run, RunIndex, RunOptions, load_recipe, merged, resolve, run_folder, subject_of
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from continua.errors import ConfigError
-from continua.report.page import Part
+from continua.report import Part
 
 SCALES = ("smoke", "cpu", "paper")
 

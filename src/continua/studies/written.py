@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from continua.errors import ConfigError
-from continua.report import Entry, read_entry
-from continua.report.plain import rebuilt
+from continua.report import Entry, from_plain, read_entry
 from continua.studies.claims import claim_from
 from continua.studies.known import STUDIES
 from continua.studies.study import SCALES, Claim, Study
-from continua.train.run import runs_folder
+from continua.train import runs_folder
 
 KEPT = Path("results")  # runs that are kept with the project, in folders one or two levels down
 
@@ -60,7 +59,7 @@ def _own(runs: "Path | None") -> Iterator[Written]:
 def _read(path: Path, study: Study, scale: str) -> Written:
     try:
         data = json.loads(path.read_text("utf-8"))
-        return Written(study, scale, rebuilt(Entry, data["entry"]))
+        return Written(study, scale, from_plain(Entry, data["entry"]))
     except (ValueError, TypeError, KeyError) as error:
         raise ConfigError(f"{path} cannot be read ({error}); `continua reproduce {study.id} --scale {scale}` writes it again") from None
 

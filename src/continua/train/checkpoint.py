@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from continua.errors import ContinuaError, ContinuaWarning
-from continua.models.files import write_synced
+from continua.models import write_synced
 
 KEPT = 2
 _NAME = re.compile(r"step-(\d+)\.pt")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from continua.blocks.ranks import norms_over_batches, share_batch_statistics
+from continua.blocks import norms_over_batches, share_batch_statistics
 from continua.errors import ConfigError, ContinuaError
 
 if TYPE_CHECKING:

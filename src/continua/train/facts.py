@@ -6,8 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from continua.errors import ConfigError
-from continua.report import Page, page_from
-from continua.report.runs import RunFacts
+from continua.report import Page, RunFacts, page_from
 from continua.train.run import Run
 
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import torch
 
-from continua.data import CATALOGUE, load
-from continua.data.catalogue import find, folder_size
+from continua.data import CATALOGUE, catalogue_entry, folder_size, load
 from continua.errors import ConfigError
-from continua.filters.precision import fast_on_cpu
+from continua.filters import fast_on_cpu
 from continua.models import create_model, option_names
 from continua.train.parse import stretched
 from continua.train.recipe import Recipe
@@ -21,7 +20,7 @@ from continua.train.recipe import Recipe
 def resolve(recipe: Recipe, device: str = "cpu", data_dir: "str | Path | None" = None) -> Recipe:
     """Tables looked up, "auto" decided, the model's options complete: what config.yaml of a run holds."""
     if not folder_size(recipe.data):
-        find(recipe.data)
+        catalogue_entry(recipe.data)
     recipe = _looked_up(recipe)
     if recipe.precision == "auto":
         recipe = replace(recipe, precision="bfloat16" if _fast_bfloat16(device) else "float32")

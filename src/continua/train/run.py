@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from continua.errors import ConfigError, ContinuaError
-from continua.models.files import write_synced
+from continua.models import write_synced
 from continua.train.parse import parse_recipe, read_yaml, write_yaml
 from continua.train.recipe import Recipe
 

@@ -5,10 +5,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from continua.analysis.subject import Subject
+from continua.analysis import Subject
 from continua.errors import ConfigError
-from continua.models import from_pretrained
-from continua.models.pretrained import CONFIG, WEIGHTS
+from continua.models import CONFIG_FILE, WEIGHTS_FILE, from_pretrained
 from continua.train.devices import chosen_device
 from continua.train.run import Run
 from continua.train.tasks import load_reconstructor
@@ -18,9 +17,9 @@ def subject_of(folder: "str | Path", *, device: str = "auto", data_dir: Path | N
     """The network of a finished run with its data, for `continua.analysis`."""
     run = Run(folder)
     recipe = run.recipe
-    if not (run.best / WEIGHTS).is_file():
+    if not (run.best / WEIGHTS_FILE).is_file():
         raise ConfigError(f"{folder} has no weights in best/ yet; `continua train --resume {folder}` goes on with it")
-    weights = hashlib.sha256((run.best / WEIGHTS).read_bytes() + (run.best / CONFIG).read_bytes()).hexdigest()
+    weights = hashlib.sha256((run.best / WEIGHTS_FILE).read_bytes() + (run.best / CONFIG_FILE).read_bytes()).hexdigest()
 
     def load_model() -> Any:
         return load_reconstructor(run.best) if recipe.task == "reconstruct" else from_pretrained(run.best)

@@ -10,9 +10,7 @@ from torch.nn import functional
 
 from continua.data import Batch
 from continua.errors import ConfigError
-from continua.models import create_model, from_pretrained
-from continua.models.files import write_synced
-from continua.models.reconstruction import Reconstructor
+from continua.models import Reconstructor, create_model, from_pretrained, write_synced
 from continua.train.recipe import Recipe
 from continua.train.resolution import encoder_weights
 

@@ -8,8 +8,7 @@ import streamlit as st
 from continua.errors import ContinuaError
 from continua.explore import download
 from continua.explore.plot import Plot, chart, grid
-from continua.report import Figure, Maps, Table
-from continua.report.page import cell_text
+from continua.report import Figure, Maps, Table, cell_text
 
 QUIET = {"displayModeBar": False, "responsive": True}
 

@@ -80,6 +80,7 @@ def log_of(sweep: Sweep, job: str) -> Path:
 
 
 def jobs_folder(sweep: Sweep) -> Path:
+    """Where the jobs of a sweep keep their files."""
     return sweep.folder / "jobs"
 
 

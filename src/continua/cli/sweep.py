@@ -10,10 +10,7 @@ from jsonargparse import ArgumentParser, Namespace
 from continua.errors import ConfigError, ContinuaError
 
 if TYPE_CHECKING:
-    from continua.train.setup import RunOptions
-    from continua.train.sweeps.driver import Outcome
-    from continua.train.sweeps.executors import Executor
-    from continua.train.sweeps.file import Sweep
+    from continua.train import Executor, Outcome, RunOptions, Sweep
 
 
 def add_sweep_arguments(parser: ArgumentParser) -> None:
@@ -31,10 +28,7 @@ def add_sweep_arguments(parser: ArgumentParser) -> None:
 
 def sweep_command(options: Namespace) -> None:
     """Run `continua sweep`."""
-    from continua.train.devices import chosen_device
-    from continua.train.sweeps.driver import cancel, run_sweep
-    from continua.train.sweeps.file import load_sweep
-    from continua.train.sweeps.table import View
+    from continua.train import View, cancel, chosen_device, load_sweep, run_sweep
 
     sweep = load_sweep(options.file, options.runs, chosen_device(options.device), options.data_dir)
     if options.status:
@@ -51,8 +45,7 @@ def sweep_command(options: Namespace) -> None:
 
 
 def _executor(sweep: "Sweep", on: str) -> "Executor":
-    from continua.train.sweeps.executors import Local, Slurm
-    from continua.train.sweeps.status import jobs_folder
+    from continua.train import Local, Slurm, jobs_folder
 
     return Local(jobs_folder(sweep)) if on == "local" else Slurm(jobs_folder(sweep), sweep.slurm)
 
@@ -62,7 +55,7 @@ def _jobs(options: Namespace) -> int | None:
 
 
 def _run_options(options: Namespace, sweep: "Sweep") -> "RunOptions":
-    from continua.train.setup import RunOptions
+    from continua.train import RunOptions
 
     threads = options.threads
     if threads is None:
@@ -73,8 +66,7 @@ def _run_options(options: Namespace, sweep: "Sweep") -> "RunOptions":
 
 
 def _report(sweep: "Sweep", outcome: "Outcome", options: Namespace, executor: "Executor") -> None:
-    from continua.train.sweeps.results import show_results, write_results
-    from continua.train.sweeps.table import summary
+    from continua.train import show_results, summary, write_results
 
     path = write_results(sweep, outcome.statuses)
     show_results(sweep, outcome.statuses)
@@ -97,9 +89,7 @@ def _report(sweep: "Sweep", outcome: "Outcome", options: Namespace, executor: "E
 def _show(sweep: "Sweep") -> None:
     import shutil
 
-    from continua.train.sweeps.results import show_results
-    from continua.train.sweeps.status import read_statuses
-    from continua.train.sweeps.table import show_status
+    from continua.train import read_statuses, show_results, show_status
 
     statuses = read_statuses(sweep)
     there = [one for one in statuses if one.on == "slurm" and one.job is not None and one.state != "done"]

@@ -1,32 +1,17 @@
-"""`continua report [RUN|STUDY]...`: what is known about runs and studies, as one HTML page."""
+"""What is known about runs and studies, as one page: the words of `continua report` in, a page with a part for each out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
-from jsonargparse import ArgumentParser, Namespace
-
 from continua.errors import ConfigError
-from continua.report import Page
+from continua.report import Page, runs_page
+from continua.studies.front import front_page, written_page
+from continua.studies.known import STUDIES, find_studies
 from continua.studies.study import SCALES, Study
-
-
-def add_report_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "what",
-        metavar="RUN|STUDY",
-        type=str,
-        nargs="*",
-        default=[],
-        help="folders of runs, finished or not; studies such as dcn/table2a or dcn/table2a@smoke, or a paper's name; none: all there is",
-    )
-    parser.add_argument("--runs", type=Path | None, default=None, help="folder of all runs (else CONTINUA_RUNS, else ./runs)")
-    parser.add_argument(
-        "--out", type=Path | None, default=None, help="the HTML file (else report.html in the one run's folder, or in that of all runs)"
-    )
-    parser.add_argument("--title", type=str | None, default=None, help="title of the page")
-    parser.add_argument("--files", type=Path | None, default=None, help="also write pictures (PNG, SVG), CSV and Markdown to this folder")
+from continua.studies.written import KEPT, largest, written_studies
+from continua.train import facts, run_folders, runs_folder
 
 
 @dataclass(frozen=True)
@@ -37,25 +22,8 @@ class Asked:
     studies: Sequence[tuple[Study, str | None]]
 
 
-def report_command(options: Namespace) -> None:
-    """Run `continua report`."""
-    from continua.report import write_html, write_page
-    from continua.train.run import runs_folder
-
-    asked = asked_for(options.what, options.runs)
-    page = report_page(asked, options.runs, options.title)
-    single = asked.runs[0] if asked.runs and not asked.studies else runs_folder(options.runs)
-    target = write_html(page, options.out or single / "report.html")
-    print(f"wrote {target}")
-    if options.files is not None:
-        print(f"wrote {len(write_page(page, options.files, ('png', 'svg'), anew=True))} files to {options.files}")
-
-
 def asked_for(words: Sequence[str], runs: "Path | None" = None) -> Asked:
     """A word is a run where it is the folder of one, else a study; no word at all means all studies, and all runs that none of them has."""
-    from continua.studies.command import chosen
-    from continua.studies.known import STUDIES
-
     if not words:
         return Asked(_loose_runs(runs), [(study, None) for study in STUDIES.values()])
     folders, studies, papers = [], [], {study.partition("/")[0] for study in STUDIES}
@@ -72,17 +40,12 @@ def asked_for(words: Sequence[str], runs: "Path | None" = None) -> Asked:
                 f"{word} is neither the folder of a run nor a study; studies are called dcn/table2a, `continua reproduce --list` shows all"
             )
         else:
-            studies += [(study, scale or None) for study in chosen(name)]
+            studies += [(study, scale or None) for study in find_studies(name)]
     return Asked(folders, studies)
 
 
 def report_page(asked: Asked, runs: "Path | None" = None, title: str | None = None) -> Page:
     """Runs alone as they always were; with studies, a front page that leads to each of them, and the runs behind."""
-    from continua.report.runs import runs_page
-    from continua.studies.front import front_page, written_page
-    from continua.studies.written import largest, written_studies
-    from continua.train.facts import facts
-
     name = title if not asked.studies else "Runs that belong to no study here" if len(asked.runs) > 1 else None
     about = runs_page([facts(folder) for folder in asked.runs], name) if asked.runs else None
     if not asked.studies and about is not None:
@@ -102,16 +65,10 @@ def report_page(asked: Asked, runs: "Path | None" = None, title: str | None = No
 
 
 def _all_runs(runs: "Path | None") -> list[Path]:
-    from continua.studies.written import KEPT
-    from continua.train.facts import run_folders
-    from continua.train.run import runs_folder
-
     return [*run_folders(KEPT), *run_folders(runs_folder(runs))]
 
 
 def _loose_runs(runs: "Path | None") -> list[Path]:
     """Runs that no written study names: one's own trainings."""
-    from continua.studies.written import written_studies
-
     named = {run["folder"] for scales in written_studies(runs).values() for one in scales.values() for run in one.entry.runs}
     return [folder for folder in _all_runs(runs) if folder.name not in named]

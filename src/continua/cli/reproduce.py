@@ -1,14 +1,12 @@
 """`continua reproduce ID --scale …`: a study by name in, our numbers beside the printed ones out."""
 
-import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from jsonargparse import ArgumentParser, Namespace
 
-from continua.errors import ConfigError, ContinuaError
-from continua.studies.study import SCALES
+from continua.errors import ConfigError
+from continua.studies import SCALES
 
 
 def add_reproduce_arguments(parser: ArgumentParser) -> None:
@@ -33,20 +31,18 @@ def add_reproduce_arguments(parser: ArgumentParser) -> None:
 
 def reproduce_command(options: Namespace) -> None:
     """Run `continua reproduce`."""
-    from continua.analysis.command import show_page
-    from continua.studies.claims import verdict
-    from continua.studies.reproduce import keep, reproduce
-    from continua.train.loop import Interrupted
-    from continua.train.setup import RunOptions
+    from continua.report import show_page
+    from continua.studies import find_studies, keep, reproduce, verdict
+    from continua.train import Interrupted, RunOptions
 
     if options.list or not options.study:
         return show_list(options)
     if options.seeds is not None and options.seeds < 1:
         raise ConfigError(f"--seeds is {options.seeds}; expected at least 1")
     how = RunOptions(data_dir=options.data_dir, device=options.device, threads=options.threads)
-    for study in chosen(options.study):
+    for study in find_studies(options.study):
         try:
-            found = reproduce(study, options.scale, seeds=options.seeds, runs=options.runs, options=how, train=trainer(options, study.id))
+            found = reproduce(study, options.scale, seeds=options.seeds, runs=options.runs, options=how, train=_trainer(options, study.id))
         except Interrupted as stop:
             print(f"stopped and saved; the same command goes on: continua reproduce {options.study} --scale {options.scale}")
             raise SystemExit(128 + stop.signal if stop.signal else 1) from None
@@ -58,19 +54,11 @@ def reproduce_command(options: Namespace) -> None:
     return None
 
 
-def chosen(name: str) -> list[Any]:
-    """One study, or all of a paper's."""
-    from continua.studies.known import STUDIES, find_study
-
-    paper = [study for study in STUDIES.values() if study.id.startswith(f"{name}/")]
-    return paper or [find_study(name)]
-
-
 def show_list(options: Namespace) -> None:
     """Every study: what it asks, how far it is at this scale, what it found."""
     from continua.report import show_table
-    from continua.studies.listing import study_states
-    from continua.train.setup import RunOptions
+    from continua.studies import study_states
+    from continua.train import RunOptions
 
     how = RunOptions(data_dir=options.data_dir, device=options.device)
     states = study_states(options.scale, seeds=options.seeds, runs=options.runs, options=how)
@@ -79,45 +67,11 @@ def show_list(options: Namespace) -> None:
     show_table(f"studies at {options.scale}", columns, rows, text=range(len(columns)))
 
 
-def trainer(options: Namespace, name: str) -> Any:
-    """How missing runs are trained."""
-    from continua.studies.reproduce import train_here
+def _trainer(options: Namespace, name: str) -> Any:
+    """How missing runs are trained: in this process, or as the cells of a sweep."""
+    from continua.studies import sweep_trainer, train_here
 
-    return train_here if options.on == "here" else _by_sweep(options, name)
-
-
-def _by_sweep(options: Namespace, name: str) -> Any:
-    """As the cells of a sweep, by processes here or jobs on a cluster."""
-    from dataclasses import replace
-
-    from continua.train.resolution import identity
-    from continua.train.run import runs_folder
-    from continua.train.sweeps import Cell, Sweep, run_sweep
-    from continua.train.sweeps.executors import Local, Slurm
-    from continua.train.sweeps.status import jobs_folder
-    from continua.train.sweeps.table import View
-
-    def train(missing: Sequence[Any], how: Any) -> None:
-        cells = [
-            Cell(identity(one.recipe), {"model": one.row.label, "seed": one.recipe.seed}, one.recipe, one.run.folder.absolute())
-            for one in missing
-        ]
-        title = name.replace("/", "-")
-        sweep = Sweep(title, Path(f"{title}.yaml"), tuple(cells), {}, (runs_folder(options.runs) / "sweeps" / title).absolute())
-        folder = jobs_folder(sweep)
-        executor = Local(folder) if options.on == "local" else Slurm(folder, sweep.slurm)
-        jobs = options.jobs or (os.cpu_count() or 1) if options.on == "local" else options.jobs
-        data = how.data_dir.absolute() if how.data_dir is not None else None
-        with View(sweep.name) as view:
-            outcome = run_sweep(sweep, executor, replace(how, data_dir=data, progress="lines"), jobs=jobs, watch=view)
-        if outcome.signal:
-            print(
-                f"stopped, every run saved; the same command goes on: continua reproduce {name} --scale {options.scale} --on {options.on}"
-            )
-            raise SystemExit(128 + outcome.signal)
-        if outcome.count("done") < len(cells):
-            raise ContinuaError(
-                f"{len(cells) - outcome.count('done')} of {len(cells)} runs of {name} failed twice; the same command tries them again"
-            )
-
-    return train
+    if options.on == "here":
+        return train_here
+    again = f"continua reproduce {name} --scale {options.scale} --on {options.on}"
+    return sweep_trainer(name, on=options.on, jobs=options.jobs, runs=options.runs, again=again)

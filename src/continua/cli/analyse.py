@@ -7,14 +7,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from continua.analysis.answers import Answer, answer
-from continua.analysis.known import find_question, known_questions
-from continua.analysis.question import Question
-from continua.analysis.subject import Subject
+from continua.analysis import Answer, Question, Subject, answer, find_question, known_questions
+from continua.cli.words import spellings
 from continua.errors import ConfigError
-from continua.report import Page, Table, show_table, write_html, write_page
-from continua.report.compare import overlaid
-from continua.report.page import cell_text
+from continua.report import Page, overlaid, show_page, show_table, write_html, write_page
 
 HOW: dict[str, tuple[Any, Any, str]] = {
     "out": (Path | None, None, "folder for the answers (else RUN/analysis)"),
@@ -22,7 +18,6 @@ HOW: dict[str, tuple[Any, Any, str]] = {
     "data_dir": (Path | None, None, "folder of all data sets (else CONTINUA_DATA, else the user's cache)"),
     "device": (str, "auto", "auto, cpu or cuda"),
 }
-MOST_ROWS = 24  # of a table on the terminal
 FLAGS = {"force": "ask again, even where the answer is known", "svg": "pictures as SVG too", "quiet": "no progress bar"}
 
 
@@ -33,7 +28,7 @@ def add_analyse_arguments(parser: Any, words: Sequence[str] = ()) -> None:
     parser.add_argument("name", metavar="NAME", type=str, nargs="?", default="", help="which analysis; none: list them")
     parser.add_argument("runs", metavar="RUN", type=Path, nargs="*", default=[], help="folders of finished runs")
     for name, (kind, default, text) in HOW.items():
-        parser.add_argument(*_spellings(name), type=kind, default=default, help=text)
+        parser.add_argument(*spellings(name), type=kind, default=default, help=text)
     for name, text in FLAGS.items():
         parser.add_argument(f"--{name}", action="store_true", help=text)
     name = next((word for word in words if not word.startswith("-")), None)
@@ -43,7 +38,7 @@ def add_analyse_arguments(parser: Any, words: Sequence[str] = ()) -> None:
     _check_options(question, words)
     group = parser.add_argument_group(f"options of {name}: {question.summary}")
     for option, kind, default, text in question.option_fields():
-        group.add_argument(*_spellings(option), type=kind, default=default, help=text or " ")
+        group.add_argument(*spellings(option), type=kind, default=default, help=text or " ")
 
 
 def analyse_command(given: dict[str, Any], subject_of: Callable[..., Subject]) -> None:
@@ -66,22 +61,6 @@ def analyse_command(given: dict[str, Any], subject_of: Callable[..., Subject]) -
     if given["html"]:
         print(f"wrote {write_html(page, given['html'])}")
     print(f"{question.name} {state}: numbers and pictures in {folder}")
-
-
-def show_page(page: Page) -> None:
-    """Sentences and tables on the terminal."""
-    print(page.title)
-    for part in page.parts:
-        if isinstance(part, str):
-            print(part)
-        elif isinstance(part, Table):
-            rows = [[cell_text(cell, head.digits) for cell, head in zip(row, part.heads, strict=True)] for row in part.rows]
-            words = [place for place in range(len(part.heads)) if any(isinstance(row[place], str) for row in part.rows)]
-            show_table(part.title, [head.text for head in part.heads], rows[:MOST_ROWS], text=words)
-            if len(rows) > MOST_ROWS:
-                print(f"… and {len(rows) - MOST_ROWS} rows more in {part.name}.csv\n")
-    for section in page.sections:
-        show_page(section)
 
 
 def _compare(answers: dict[str, Answer], pictures: Sequence[str], out: Path | None) -> tuple[Page, Path]:
@@ -114,8 +93,3 @@ def _check_options(question: Question, words: Sequence[str]) -> None:
             near = get_close_matches(name, known, n=1, cutoff=0.5)
             hint = f"did you mean --{near[0]}?" if near else f"it has {', '.join(f'--{option}' for option in known)}"
             raise ConfigError(f"{question.name} has no option {word.partition('=')[0]}; {hint}")
-
-
-def _spellings(name: str) -> list[str]:
-    dashed = name.replace("_", "-")
-    return [f"--{name}"] if dashed == name else [f"--{name}", f"--{dashed}"]

@@ -1,4 +1,4 @@
-"""`continua train` and `continua evaluate`: options in, lines for people out."""
+"""`continua train`: options in, lines for people out."""
 
 import json
 import os
@@ -8,9 +8,9 @@ from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 
+from continua.cli.words import spellings, underscored
 from continua.errors import ConfigError
-from continua.train.parse import FREE, load_recipe, merged, parse_value, recipe_fields, recipe_names, unknown_option, write_yaml
-from continua.train.recipe import Recipe
+from continua.train import FREE, Recipe, load_recipe, merged, parse_value, recipe_fields, recipe_names, unknown_option, write_yaml
 
 HOW: dict[str, tuple[Any, Any, str]] = {
     "recipe": (str | None, None, "a recipe by name, or the path of a YAML file"),
@@ -25,7 +25,6 @@ HOW: dict[str, tuple[Any, Any, str]] = {
     "rank_timeout": (float, 600.0, "seconds after which a rank gives up waiting for another one"),
 }
 FLAGS = {"print_config": "print the resolved recipe and stop", "tensorboard": "write TensorBoard files too"}
-FRACTIONS = ("top1", "top5", "calibration_error")  # of an evaluation; shown in per cent
 RUN_ONLY = ("data_dir", "device", "threads", "progress", "checkpoint_minutes", "rank_timeout", "tensorboard")
 
 
@@ -33,13 +32,13 @@ def add_train_arguments(parser: ArgumentParser) -> None:
     """Options that say how to run, then every field of the recipe under its own name."""
     for name, (kind, default, text) in HOW.items():
         more = f": {', '.join(recipe_names())}" if name == "recipe" else ""
-        parser.add_argument(*_spellings(name), type=kind, default=default, help=text + more)
+        parser.add_argument(*spellings(name), type=kind, default=default, help=text + more)
     for name, text in FLAGS.items():
-        parser.add_argument(*_spellings(name), action="store_true", help=text)
+        parser.add_argument(*spellings(name), action="store_true", help=text)
     group = parser.add_argument_group("fields of the recipe [where it is silent]; another number of epochs stretches the schedule with it")
     for name, kind in recipe_fields():
         kind = dict[str, Any] | None if name.endswith("resized_crop") else kind
-        group.add_argument(*_spellings(name), type=kind, default=SUPPRESS, help=_help(name))
+        group.add_argument(*spellings(name), type=kind, default=SUPPRESS, help=_help(name))
 
 
 def checked_words(words: list[str]) -> list[str]:
@@ -49,7 +48,7 @@ def checked_words(words: list[str]) -> list[str]:
         name = word[2:].partition("=")[0].replace("-", "_")
         if word.startswith("--") and name not in known and name.split(".")[0] not in FREE:
             raise unknown_option(word[2:].partition("=")[0], known)
-    return _gathered([_underscored(word) for word in words])
+    return _gathered([underscored(word) for word in words])
 
 
 def _gathered(words: list[str]) -> list[str]:
@@ -67,11 +66,7 @@ def _gathered(words: list[str]) -> list[str]:
 
 def train_command(options: Namespace) -> None:
     """Run `continua train`."""
-    from continua.train.devices import chosen_device
-    from continua.train.loop import Interrupted
-    from continua.train.resolution import resolve
-    from continua.train.setup import RunOptions
-    from continua.train.start import resume, train
+    from continua.train import Interrupted, RunOptions, chosen_device, resolve, resume, train
 
     given = options.as_dict()
     how = RunOptions(**{name: given.pop(name) for name in RUN_ONLY})
@@ -106,52 +101,6 @@ def _say(folder: Path, result: dict[str, Any]) -> None:
     else:
         found = f"test error {result['test_loss']:.5g} per pixel"
     print(f"finished {folder}: {found} ({result['selection']}), {result['parameters']:,} parameters, {result['seconds']:.0f} s")
-
-
-def add_evaluate_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", type=Path, help="folder of a finished run")
-    parser.add_argument("--data", type=str | None, default=None, help="another data set (else the run's own)")
-    parser.add_argument("--split", type=str | None, default=None, help="which of its splits (else test, or val)")
-    parser.add_argument("--tolerance", type=float | None, default=None, help="rtol and atol of every adaptive solve")
-    parser.add_argument("--batch_size", "--batch-size", type=int | None, default=None, help="images per batch (else the recipe's)")
-    parser.add_argument("--data_dir", "--data-dir", type=Path | None, default=None, help="folder of all data sets")
-    parser.add_argument("--device", type=str, default="auto", help="auto, cpu or cuda")
-    parser.add_argument("--out", type=Path | None, default=None, help="JSON file for the numbers (else in the run's folder)")
-
-
-def evaluate_command(options: Namespace) -> None:
-    """Run `continua evaluate`."""
-    from continua.report import show_table, written_whole
-    from continua.train.evaluation import evaluate
-
-    asked = {name: getattr(options, name) for name in ("data", "split", "tolerance", "batch_size", "data_dir", "device")}
-    found = evaluate(options.run, **asked)
-    tolerance = f"-tolerance{options.tolerance:g}" if options.tolerance is not None else ""
-    target = options.out or options.run / f"evaluation-{found['data']}-{found['split']}{tolerance}.json"
-    with written_whole(target) as temporary:
-        temporary.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", "utf-8")
-    told = {name: value for name, value in found.items() if value is not None and not isinstance(value, list | dict)}
-    rows = [(name.replace("_", " "), f"{value:.2%}" if name in FRACTIONS else _cell(value)) for name, value in told.items()]
-    rows += [("NFE per block", " ".join(f"{value:.1f}" for value in found["nfe"]) or "no solver")]
-    show_table(str(options.run), ("", ""), rows, text=(0, 1))
-    if "per_class" in found:
-        classes = [(name, one["images"], f"{one['accuracy']:.2%}", one["confused_with"] or "") for name, one in found["per_class"].items()]
-        show_table("per class", ("class", "images", "accuracy", "most often taken for"), classes, text=(0, 3))
-    print(f"wrote {target}")
-
-
-def _cell(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _spellings(name: str) -> list[str]:
-    dashed = name.replace("_", "-")
-    return [f"--{name}"] if dashed == name else [f"--{name}", f"--{dashed}"]
-
-
-def _underscored(word: str) -> str:
-    name, equals, value = word.partition("=")
-    return name[:2] + name[2:].replace("-", "_") + equals + value if word.startswith("--") else word
 
 
 def _help(name: str) -> str:

@@ -1,4 +1,4 @@
-"""`continua explore`: start the page's server on this machine and open the browser."""
+"""The page's server: its command line, its port, its start and its end."""
 
 import signal
 import socket
@@ -11,44 +11,41 @@ import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
-from jsonargparse import ArgumentParser, Namespace
-
 from continua.errors import ConfigError, ContinuaError
 
 HERE, PORT = "127.0.0.1", 8501
 MISSING = "the explorer needs streamlit: pip install 'continua[explore]' (in a clone: make explore)"
 
 
-def add_explore_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", type=Path, nargs="*", help="folders of finished runs (else those under --runs, and a demo)")
-    parser.add_argument("--runs", type=Path | None, default=None, help="folder of all runs (else CONTINUA_RUNS, else ./runs)")
-    parser.add_argument("--data_dir", "--data-dir", type=Path | None, default=None, help="folder of all data sets")
-    parser.add_argument("--host", type=str, default=HERE, help="address to listen on; another than this machine's own opens it to others")
-    parser.add_argument("--port", type=int | None, default=None, help=f"port to listen on (else {PORT}, or the next that is free)")
-    parser.add_argument("--no_browser", "--no-browser", action="store_true", help="do not open a browser")
-
-
-def explore_command(options: Namespace) -> None:
-    """Run `continua explore` until it is interrupted."""
+def serve(
+    folders: Sequence[Path] = (),
+    *,
+    runs: Path | None = None,
+    data_dir: Path | None = None,
+    host: str = HERE,
+    port: int | None = None,
+    open_browser: bool = True,
+) -> None:
+    """Serve the page until it is interrupted: of the runs in `folders`, else of those under `runs` and of a demo."""
     from importlib.util import find_spec
 
     from continua.explore.network import open_run
 
     if find_spec("streamlit") is None:
         raise ConfigError(MISSING)
-    port = free_port(options.host, options.port)
-    if options.host != HERE:
-        print(f"continua: listening on {options.host}: whoever can reach this machine there can use the explorer", file=sys.stderr)
-    server = subprocess.Popen(server_words(options.host, port, page_words(options)))
+    port = free_port(host, port)
+    if host != HERE:
+        print(f"continua: listening on {host}: whoever can reach this machine there can use the explorer", file=sys.stderr)
+    server = subprocess.Popen(server_words(host, port, page_words(folders, runs=runs, data_dir=data_dir)))
     before = signal.signal(signal.SIGTERM, _interrupted)  # else the server would outlive this process
     try:
-        for folder in options.run:
-            open_run(folder, options.data_dir)  # while the server starts: a wrong folder is said before a browser opens
-        shown = HERE if options.host in ("0.0.0.0", "::") else options.host
+        for folder in folders:
+            open_run(folder, data_dir)  # while the server starts: a wrong folder is said before a browser opens
+        shown = HERE if host in ("0.0.0.0", "::") else host
         address = f"http://{f'[{shown}]' if ':' in shown else shown}:{port}"
         _wait_until_up(server, address)
         print(f"the explorer is at {address} (Ctrl-C ends it)", flush=True)
-        if not options.no_browser:
+        if open_browser:
             webbrowser.open(address)
         server.wait()
     except KeyboardInterrupt:
@@ -65,19 +62,16 @@ def _interrupted(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def page_words(options: Namespace) -> list[str]:
+def page_words(folders: Sequence[Path], **options: Path | None) -> list[str]:
     """What the page is told, as its own command line."""
-    words = [str(folder.resolve()) for folder in options.run]
-    for name in ("runs", "data_dir"):
-        value = getattr(options, name)
-        words += [f"--{name}={value.resolve()}"] if value is not None else []
-    return words
+    words = [str(folder.resolve()) for folder in folders]
+    return words + [f"--{name}={value.resolve()}" for name, value in options.items() if value is not None]
 
 
 def server_words(host: str, port: int, page: Sequence[str]) -> list[str]:
     """The command that serves the page. Streamlit's own configuration files may say otherwise; these words win."""
     from continua.explore.image import MAX_MEGABYTES
-    from continua.report.palette import PALETTE
+    from continua.report import PALETTE
 
     settings = {
         "server.address": host,

@@ -13,9 +13,8 @@ def add_demo_arguments(parser: ArgumentParser) -> None:
 
 def demo_command(options: Namespace) -> None:
     """Run `continua demo`."""
-    from continua.demo.run import demo
-    from continua.train.loop import Interrupted
-    from continua.train.setup import RunOptions
+    from continua.demo import demo
+    from continua.train import Interrupted, RunOptions
 
     changes = {} if options.epochs is None else {"epochs": options.epochs}
     try:

@@ -1,0 +1,37 @@
+"""`continua report [RUN|STUDY]...`: what is known about runs and studies, as one HTML page."""
+
+from pathlib import Path
+
+from jsonargparse import ArgumentParser, Namespace
+
+
+def add_report_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "what",
+        metavar="RUN|STUDY",
+        type=str,
+        nargs="*",
+        default=[],
+        help="folders of runs, finished or not; studies such as dcn/table2a or dcn/table2a@smoke, or a paper's name; none: all there is",
+    )
+    parser.add_argument("--runs", type=Path | None, default=None, help="folder of all runs (else CONTINUA_RUNS, else ./runs)")
+    parser.add_argument(
+        "--out", type=Path | None, default=None, help="the HTML file (else report.html in the one run's folder, or in that of all runs)"
+    )
+    parser.add_argument("--title", type=str | None, default=None, help="title of the page")
+    parser.add_argument("--files", type=Path | None, default=None, help="also write pictures (PNG, SVG), CSV and Markdown to this folder")
+
+
+def report_command(options: Namespace) -> None:
+    """Run `continua report`."""
+    from continua.report import write_html, write_page
+    from continua.studies import asked_for, report_page
+    from continua.train import runs_folder
+
+    asked = asked_for(options.what, options.runs)
+    page = report_page(asked, options.runs, options.title)
+    single = asked.runs[0] if asked.runs and not asked.studies else runs_folder(options.runs)
+    target = write_html(page, options.out or single / "report.html")
+    print(f"wrote {target}")
+    if options.files is not None:
+        print(f"wrote {len(write_page(page, options.files, ('png', 'svg'), anew=True))} files to {options.files}")
