@@ -1,0 +1,1 @@
+"""What `scripts/golden.py` writes down, a file for each kind of thing."""
