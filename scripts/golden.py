@@ -30,13 +30,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import torch
+from torch import Tensor
+
+import continua
 from golden_parts.book import Book
 from golden_parts.commands import ROOT, write_runs, write_studies, write_texts, write_training
 from golden_parts.networks import write_models
 from golden_parts.solves import write_solve
-from torch import Tensor
-
-import continua
 
 WRITERS: dict[str, Callable[[Book], None]] = {
     "models": write_models,
@@ -48,12 +48,23 @@ WRITERS: dict[str, Callable[[Book], None]] = {
 }
 
 
+def processor() -> str:
+    """The processor's name: the standard library knows it on some systems only."""
+    known = Path("/proc/cpuinfo")
+    lines = known.read_text("utf-8").splitlines() if known.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
 def write(out: Path, parts: list[str]) -> int:
     """All parts into a folder; 1 if something raised an error."""
     if not Path(continua.__file__).resolve().is_relative_to(ROOT):
         raise SystemExit(f"continua is imported from {continua.__file__}, not from this tree; set PYTHONPATH={ROOT / 'src'}")
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", continua.ContinuaWarning)
+    out.mkdir(parents=True, exist_ok=True)
+    machine = {"torch": torch.__version__, "processor": processor(), "vectors": torch.backends.cpu.get_cpu_capability()}
+    (out / "machine.json").write_text(json.dumps(machine, indent=2) + "\n", "utf-8")
     errors = 0
     for part in parts:
         start, book = time.monotonic(), Book()
@@ -61,8 +72,6 @@ def write(out: Path, parts: list[str]) -> int:
         book.save(out, part)
         errors += book.errors
         print(f"{part}: {len(book.leaves)} values, {book.errors} errors, {time.monotonic() - start:.0f} s", flush=True)
-    machine = {"torch": torch.__version__, "processor": platform.processor(), "vectors": torch.backends.cpu.get_cpu_capability()}
-    (out / "machine.json").write_text(json.dumps(machine, indent=2) + "\n", "utf-8")
     return min(errors, 1)
 
 
@@ -98,6 +107,9 @@ def _near(old: Tensor, new: Tensor, kind: str) -> tuple[str, str]:
 
 def compare(before: Path, after: Path, parts: list[str], ignored: list[str], show_all: bool) -> int:
     """A line for each item and each value that changed; 1 if anything is different or missing."""
+    for folder in (before, after):
+        if not (folder / "machine.json").is_file():
+            raise SystemExit(f"{folder} holds no golden outputs; make them with: golden.py write {folder}")
     machines = [json.loads((folder / "machine.json").read_text("utf-8")) for folder in (before, after)]
     if machines[0] != machines[1]:
         print(f"written on different machines, so only equal up to rounding: {machines[0]}, {machines[1]}")

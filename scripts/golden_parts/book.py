@@ -73,7 +73,6 @@ class Book:
             self.leaves[name] = "refused"
 
     def save(self, folder: Path, part: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{part}.json").write_text(json.dumps(self.leaves, indent=0, ensure_ascii=False) + "\n", "utf-8")
         save_file(self.samples, folder / f"{part}.safetensors")
 
