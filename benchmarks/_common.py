@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from continua import keep_freed_memory
+from continua.machine import why_unusable
 
 CPU_FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 
@@ -29,6 +30,14 @@ def options(description: str | None, repeats: int) -> argparse.ArgumentParser:
     parser.add_argument("--default-malloc", action="store_true", help="leave the C library's memory settings as they are, for all cases")
     parser.add_argument("--threads", type=int, default=1, help="threads PyTorch may use")
     return parser
+
+
+def computable(name: str) -> bool:
+    """Whether a number type can be computed in here; if not, says why its rows are left out."""
+    fault = why_unusable(name) if name != "float32" else ""
+    if fault:
+        print(f"{name} is left out: on this CPU it {fault}", file=sys.stderr)
+    return not fault
 
 
 def medians(cases: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:

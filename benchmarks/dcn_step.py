@@ -14,7 +14,7 @@ from torch.nn import functional
 from torchdiffeq import odeint_adjoint
 
 import continua as ct
-from _common import machine, medians, options, show
+from _common import computable, machine, medians, options, show
 from continua.filters.precision import fast_on_cpu
 
 TOLERANCE = dict(rtol=1e-3, atol=1e-3)
@@ -194,7 +194,8 @@ def main() -> None:
     parser.add_argument("--bfloat16", choices=["auto", "yes", "no"], default="auto", help="auto: where the CPU has it fast")
     chosen = parser.parse_args()
     torch.set_num_threads(chosen.threads)
-    bfloat16 = chosen.bfloat16 == "yes" or (chosen.bfloat16 == "auto" and fast_on_cpu(torch.bfloat16))
+    wanted = chosen.bfloat16 != "no" and computable("bfloat16")
+    bfloat16 = wanted and (chosen.bfloat16 == "yes" or fast_on_cpu(torch.bfloat16))
     about = machine("torchdiffeq")
     rows = [row for sigma in chosen.sigma for row in step_rows(sigma, chosen.batch, chosen.repeats, bfloat16)]
     show("dcn_ode, dopri5, tolerance 1e-3", rows, about, chosen.json)

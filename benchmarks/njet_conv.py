@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from _common import machine, medians, options, show_all
+from _common import computable, machine, medians, options, show_all
 from continua import ContinuaWarning
 from continua.filters import FilterConv2d, NJet
 
@@ -83,6 +83,7 @@ def main() -> None:
             getattr(torch, name), layout, arguments.batch, arguments.repeats
         )
         for name in arguments.dtype
+        if computable(name)
     }
     show_all(tables, machine(), arguments.json)
 

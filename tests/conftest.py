@@ -1,4 +1,4 @@
-"""What every test stands on: one thread, a fixed seed, checked shapes, and the `device` and `dtype` fixtures."""
+"""What every test stands on: one thread, a fixed seed, checked shapes, number types that work, the `device` and `dtype` fixtures."""
 
 import os
 import random
@@ -12,6 +12,14 @@ from jaxtyping import install_import_hook
 # Rooms whose shape annotations are checked at every call. This must run before the rooms are first imported.
 SHAPE_CHECKED = ["continua.data", "continua.filters"]
 install_import_hook(SHAPE_CHECKED, "shapes.check")
+
+from continua.machine.compiler import inductor  # noqa: E402 - after the shape checks are in place
+from continua.machine.number_types import LIMIT, NUMBER_TYPES, Verdict, onednn_limit, verdict  # noqa: E402
+
+# The same probe as everywhere. Where bfloat16 works under a limit only, all tests run under it: now, before PyTorch computes.
+BFLOAT16 = verdict("bfloat16")
+if BFLOAT16.state == "limited" and not onednn_limit():
+    os.environ[LIMIT] = BFLOAT16.limit
 
 # A failing example of a property is printed as a line that replays it; in CI the examples are the same every time.
 settings.register_profile("local", deadline=None, print_blob=True)
@@ -35,6 +43,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # In pyproject.toml this line would import continua before the shape checks above are in place.
     config.addinivalue_line("filterwarnings", "error::continua.ContinuaWarning")
+
+
+def pytest_report_header() -> str:
+    return f"bfloat16: {BFLOAT16}" + (f"; all tests run with {LIMIT}={onednn_limit()}" if onednn_limit() else "")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what cannot be computed here, with the reason."""
+    wanted = [name for mark in item.iter_markers("needs") for name in mark.args]
+    dtype = item.callspec.params.get("dtype") if hasattr(item, "callspec") else None  # pyright: ignore[reportAttributeAccessIssue]
+    wanted += [name for name in NUMBER_TYPES if dtype is getattr(torch, name)]
+    for name in wanted:
+        found = inductor() if name == "inductor" else verdict(name)
+        if not (found.state in ("works", "emulated") if isinstance(found, Verdict) else found.works):
+            pytest.skip(f"{name} {found}")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

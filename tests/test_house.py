@@ -23,14 +23,15 @@ INVENTORY_HEAD = "# Every public name. After a change on purpose, write this fil
 # Who may import whom, and from the room's `__init__` only: that is its whole surface. `errors` and `options` are open to all; `cli` and the
 # package's own `__init__` may import every room.
 BELOW = {
+    "machine": set(),
     "ode": set(),
-    "filters": {"ode"},
+    "filters": {"ode", "machine"},  # machine: which number types can be computed in
     "blocks": {"filters", "ode"},
     "models": {"blocks", "filters", "ode"},
     "data": set(),
     "report": set(),
     # train: filters, which number types are fast here; analysis, to hand it a run as the subject of its questions
-    "train": {"models", "blocks", "filters", "data", "analysis", "report", "memory"},  # memory: set for the jobs of a sweep
+    "train": {"models", "blocks", "filters", "data", "analysis", "report", "machine"},
     # analysis: looks inside networks, down to filters and solvers, and says how its numbers are shown
     "analysis": {"models", "blocks", "filters", "ode", "data", "report"},
     "studies": {"train", "analysis", "report", "models", "filters"},  # models: counts; filters: Figure 1 of the DCN paper
@@ -40,7 +41,6 @@ BELOW = {
     "recipes": set(),
     "errors": set(),
     "options": set(),
-    "memory": set(),
     "__main__": {"cli"},
 }
 OPEN_TO_ALL = {"errors", "options"}

@@ -3,7 +3,7 @@
 from importlib.metadata import version as _version
 
 from continua.errors import ConfigError, ContinuaError, ContinuaWarning, DataError, SolverError
-from continua.memory import keep_freed_memory
+from continua.machine import keep_freed_memory
 from continua.models import Network, create_model, from_pretrained, list_models, register_model
 from continua.ode import Solution, SolverConfig, Stats, Status, Tableau, broadcast_time, solve
 

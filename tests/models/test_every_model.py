@@ -128,6 +128,7 @@ def test_memory_layout_batch_and_mode_do_not_change_the_answer(name):
     torch.testing.assert_close(last(images.contiguous(memory_format=torch.channels_last)), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.needs("bfloat16")
 @pytest.mark.parametrize("name", MODELS)
 def test_bfloat16_autocast_trains_and_stays_near_float32(name):
     net, images = tiny(name), pictures()

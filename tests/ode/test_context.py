@@ -98,6 +98,7 @@ def test_states_per_sample_and_saved_states_work_in_inference_mode():
         assert torch.isfinite(solution.interpolate(0.1)).all()
 
 
+@pytest.mark.needs("bfloat16")
 @pytest.mark.parametrize("gradient", GRADIENTS)
 def test_autocast_of_the_forward_pass_rules_the_backward_pass(gradient):
     """Whatever surrounds backward(): the field computes in bfloat16 both ways, or in neither."""
@@ -152,6 +153,7 @@ def test_the_default_dtype_does_not_reach_time_and_step_control():
         assert torch.equal(usual.ys, narrow.ys)
 
 
+@pytest.mark.needs("bfloat16")
 def test_gradients_in_bfloat16_point_the_way_of_those_in_float32():
     narrow, wide = MapField(dtype=torch.bfloat16), MapField(dtype=torch.float32)
     wide.load_state_dict(narrow.state_dict())

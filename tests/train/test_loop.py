@@ -245,7 +245,9 @@ def test_clipping_bounds_the_step(tmp_path: Path) -> None:
     assert 0 < moved <= 5 * 1e-3 * 1.01, "five steps of at most lr · clip_norm"
 
 
-@pytest.mark.parametrize("changes", [dict(precision="bfloat16"), dict(channels_last=True)])
+@pytest.mark.parametrize(
+    "changes", [pytest.param(dict(precision="bfloat16"), marks=pytest.mark.needs("bfloat16")), dict(channels_last=True)]
+)
 def test_another_precision_or_layout_trains_nearly_the_same(changes: dict[str, Any], finished: Run, tmp_path: Path) -> None:
     run = train(tiny_recipe(test_every=2, **changes), tmp_path / "run", QUIET)
     assert [line["loss"] for line in run.lines()] == pytest.approx([line["loss"] for line in finished.lines()], rel=0.02)

@@ -12,9 +12,10 @@ from typing import Any
 from jsonargparse import ArgumentParser, Namespace
 
 from continua.cli.data import add_data_commands
+from continua.cli.doctor import add_doctor_arguments, doctor_command
 from continua.cli.models import add_models_arguments, models_command
 from continua.errors import ConfigError, ContinuaError, ContinuaWarning
-from continua.memory import keep_freed_memory
+from continua.machine import claim_process, keep_freed_memory
 
 Action = Callable[[Namespace], None]
 
@@ -22,6 +23,8 @@ Action = Callable[[Namespace], None]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0 on success, 2 with one line on stderr on an error a person can act on."""
     keep_freed_memory()
+    if argv is None:  # called with words, this is part of somebody else's program
+        claim_process()
     warnings.showwarning = _warned
     words = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -126,6 +129,14 @@ def _parser(words: list[str]) -> tuple[ArgumentParser, dict[str, Action]]:
     data = _command("Data sets: what is known, what is here, whether it is right.")
     commands.add_subcommand("data", data, help="list, fetch and check data sets")
     actions |= add_data_commands(data, _command)
+
+    doctor = _command(
+        "What this machine is and what Continua will therefore do, on one screen, to be pasted into a report of a bug. "
+        "Tries everything anew (a minute or two); exit code 1 if something is broken."
+    )
+    add_doctor_arguments(doctor)
+    commands.add_subcommand("doctor", doctor, help="what this machine is, and what Continua will do on it")
+    actions["doctor"] = doctor_command
 
     models = _command("The zoo: every model, the table row it reproduces, its parameters and its arithmetic.")
     add_models_arguments(models)

@@ -1,17 +1,18 @@
 """In which dtype a convolution computes, and in which it answers."""
 
 from dataclasses import dataclass
-from functools import cache
 
 import torch
+
+from continua.machine import usable
 
 
 @dataclass(frozen=True)
 class Precision:
     """`out` is what plain PyTorch would answer (autocast included).
 
-    `work` differs only where the CPU emulates a reduced dtype: there float32 is ten times faster and no less exact, so the convolution runs
-    in float32 and its result is rounded once.
+    `work` differs only where the CPU emulates a reduced dtype or fails in it: there float32 is ten times faster, or safe, and no less
+    exact, so the convolution runs in float32 and its result is rounded once.
     """
 
     work: torch.dtype
@@ -32,8 +33,11 @@ def autocast_on(device: torch.device) -> bool:
     return device.type != "meta" and torch.is_autocast_enabled(device.type)
 
 
-@cache
 def fast_on_cpu(dtype: torch.dtype) -> bool:
-    """Whether this CPU has matrix units or vector instructions for `dtype` (AMX or AVX-512)."""
-    supported = {torch.bfloat16: "_is_mkldnn_bf16_supported", torch.float16: "_is_mkldnn_fp16_supported"}.get(dtype)
-    return supported is None or bool(getattr(torch.ops.mkldnn, supported)())
+    """Whether this CPU has matrix units or vector instructions for `dtype` (AMX or AVX-512), and they do what they claim."""
+    name = {torch.bfloat16: "bfloat16", torch.float16: "float16"}.get(dtype)
+    return name is None or usable(name)
+
+
+# What `torch.compiler.assume_constant_result` sets, without its import of the whole compiler: a probe cannot be traced.
+fast_on_cpu._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]

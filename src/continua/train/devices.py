@@ -13,6 +13,7 @@ from torch import nn
 
 from continua.blocks import norms_over_batches, share_batch_statistics
 from continua.errors import ConfigError, ContinuaError
+from continua.machine import prepare_process
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -35,12 +36,14 @@ def world_size() -> int:
 
 
 def launch_fabric(device: str, precision: str, timeout: float) -> "Fabric":
-    """Fabric for this process. A rank that waits for another one for more than `timeout` seconds gives up."""
+    """Fabric for this process, if it can compute in `precision`. A rank that waits for another one for more than `timeout` s gives up."""
     from lightning_fabric import Fabric
     from lightning_fabric.plugins.environments.lightning import LightningEnvironment
     from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
     from lightning_fabric.strategies.ddp import DDPStrategy
 
+    if device == "cpu":
+        prepare_process(precision)
     ranks = world_size()
     options: dict[str, Any] = dict(accelerator=device, precision=PRECISIONS[precision])
     if ranks == 1:

@@ -9,23 +9,30 @@ from typing import Any
 
 import torch
 
+from continua.machine.cpu import cpu_name
+from continua.machine.facts import machine_facts
+
 PACKAGES = ("continua", "torch", "numpy", "lightning-fabric", "jsonargparse", "safetensors")
 
 
 def describe_environment(device: torch.device, world_size: int) -> dict[str, Any]:
-    """Versions, commit, processor, threads and determinism flags, as JSON holds them."""
+    """Versions, commit, processor, threads, determinism flags and what `continua doctor` says of the machine, as JSON holds them.
+
+    No probe is made for it: a run in float32 has no use for one.
+    """
     described: dict[str, Any] = {
         "python": platform.python_version(),
         "system": platform.platform(),
         "packages": {name: version(name) for name in PACKAGES},
         "commit": _commit(),
-        "processor": _processor(),
+        "processor": cpu_name(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "ranks": world_size,
         "device": str(device),
         "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
         "cudnn_benchmark": torch.backends.cudnn.benchmark,
+        "machine": machine_facts(),
     }
     if device.type == "cuda":
         described["gpu"] = torch.cuda.get_device_name(device)
@@ -42,11 +49,3 @@ def _commit() -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return head.stdout.strip() + ("+" if changed.stdout.strip() else "") if head.returncode == 0 else None
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())

@@ -2,16 +2,25 @@
 
 import hashlib
 import json
+import warnings
 from dataclasses import asdict, replace
 from math import floor
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
+<<<<<<< HEAD
 from continua.data import CATALOGUE, catalogue_entry, folder_size, load
 from continua.errors import ConfigError
 from continua.filters import fast_on_cpu
+=======
+from continua.data import CATALOGUE, load
+from continua.data.catalogue import find, folder_size
+from continua.errors import ConfigError, ContinuaWarning
+from continua.filters.precision import fast_on_cpu
+from continua.machine import why_unusable
+>>>>>>> 3ff4524 (A room for the machine: number types are believed after a probe in a child process, and the suite runs in what works)
 from continua.models import create_model, option_names
 from continua.train.parse import stretched
 from continua.train.recipe import Recipe
@@ -23,7 +32,7 @@ def resolve(recipe: Recipe, device: str = "cpu", data_dir: "str | Path | None" =
         catalogue_entry(recipe.data)
     recipe = _looked_up(recipe)
     if recipe.precision == "auto":
-        recipe = replace(recipe, precision="bfloat16" if _fast_bfloat16(device) else "float32")
+        recipe = replace(recipe, precision=_fast_precision(device))
     if recipe.drop_last == "auto":
         recipe = replace(recipe, drop_last=_training_images(recipe, data_dir) >= recipe.batch_size)
     if recipe.encoder is not None:
@@ -89,7 +98,12 @@ def _complete_options(recipe: Recipe) -> dict[str, Any]:
         return create_model(recipe.model, **options).config["options"]
 
 
-def _fast_bfloat16(device: str) -> bool:
+def _fast_precision(device: str) -> Literal["bfloat16", "float32"]:
+    """bfloat16 where the device is fast in it. A CPU that only claims to be gets float32, and its owner one line that says why."""
     if device.startswith("cuda"):
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    return fast_on_cpu(torch.bfloat16)
+        return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
+    if fast_on_cpu(torch.bfloat16):
+        return "bfloat16"
+    if fault := why_unusable("bfloat16"):
+        warnings.warn(f"precision auto is float32 on this CPU: bfloat16 {fault}", ContinuaWarning, stacklevel=2)
+    return "float32"

@@ -78,9 +78,10 @@ class CellJob:
 
     def __call__(self) -> dict[str, Any]:
         """Train, or go on from where the run is; the result."""
-        from continua.memory import keep_freed_memory
+        from continua.machine import claim_process, keep_freed_memory
 
         keep_freed_memory()
+        claim_process()
         # A cell is one process whatever the cluster or whoever submitted it has set: variables of torchrun would make it wait for ranks.
         for name in TORCHRUN:
             os.environ.pop(name, None)

@@ -1,0 +1,129 @@
+"""`continua doctor`: what this machine is, and what Continua will therefore do on it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from jsonargparse import ArgumentParser, Namespace
+
+
+def add_doctor_arguments(doctor: ArgumentParser) -> None:
+    doctor.add_argument("--json", action="store_true", help="print the same as JSON")
+    doctor.add_argument("--quick", action="store_true", help="make no probes: tell what is known of earlier ones")
+    doctor.add_argument(
+        "--data-dir", type=Path | None, default=None, help="folder of all data sets (else CONTINUA_DATA, else the user's cache)"
+    )
+    doctor.add_argument("--runs", type=Path | None, default=None, help="folder of all runs (else CONTINUA_RUNS, else ./runs)")
+
+
+def doctor_command(options: Namespace) -> None:
+    """Print what was found; exit code 1 if something is broken."""
+    facts = examined(options.data_dir, options.runs, ask=not options.quick)
+    print(json.dumps(facts, indent=2, ensure_ascii=False) if options.json else told(facts))
+    if facts["broken"]:
+        raise SystemExit(1)
+
+
+def examined(data_dir: Path | None, runs: Path | None, ask: bool) -> dict[str, Any]:
+    """All facts, as JSON holds them, with what follows from them."""
+    import platform
+
+    from continua.data.folder import data_folder
+    from continua.machine.diagnosis import consequences, faults, remarks
+    from continua.machine.facts import float32_fault, machine_facts, packages, writable
+    from continua.machine.kept import cache_folder
+    from continua.train.run import runs_folder
+
+    folders = {"cache": cache_folder(), "data": data_folder(data_dir), "runs": runs_folder(runs)}
+    facts: dict[str, Any] = {
+        "continua": _version(),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()}",
+        **machine_facts(ask=ask),
+        "float32": (float32_fault() or "works") if ask else None,
+        "packages": packages(),
+        "data": _data_sets(folders["data"]),
+        "folders": {name: {"path": _short(path), "writable": writable(path)} for name, path in folders.items()},
+    }
+    return facts | {"will": consequences(facts), "remarks": remarks(facts), "broken": faults(facts)}
+
+
+def told(facts: dict[str, Any]) -> str:
+    """One screen of text."""
+    from continua.report import size_text
+
+    build, cores, memory = facts["torch"], facts["cores"], facts["memory"]
+    parts = [name for name in ("mkldnn", "mkl", "openmp") if build[name]]
+    sizes = [f"{size_text(memory[name])} {word}" for name, word in MEMORY.items() if memory[name] is not None]
+    folders = facts["folders"].items()
+    rows = {
+        "continua": f"{facts['continua']}, Python {facts['python']}, {facts['system']}",
+        "cpu": f"{facts['cpu']['name']}, {facts['cpu']['architecture']}",
+        "features": " ".join(facts["cpu"]["features"]) or "not known",
+        "cores": f"{cores['usable']} of {cores['machine']}, PyTorch uses {facts['threads']['torch']} threads{_variables(facts)}",
+        "memory": ", ".join(sizes) or "not known",
+        "gpus": ", ".join(f"{card['name']} ({size_text(card['memory'])})" for card in facts["gpus"]) or "none",
+        "torch": f"{build['version']}, {build['vectors']}, {' '.join(parts)}, " + (f"CUDA {build['cuda']}" if build["cuda"] else "no CUDA"),
+        "oneDNN limit": facts["onednn_limit"] or "none",
+        "float32": facts["float32"] or "not tried",
+        **{name: _number_type(state) for name, state in facts["number_types"].items()},
+        "compilers": "; ".join(facts["compilers"].values()) or "none",
+        "inductor": _inductor(facts["inductor"]),
+        "packages": ", ".join(f"{name} {package['version'] or 'not installed'}" for name, package in facts["packages"].items()),
+        "data sets": ", ".join(f"{name}{'' if state == 'yes' else f' ({state})'}" for name, state in facts["data"].items()) or "none",
+        "folders": ", ".join(f"{name} {folder['path']}{'' if folder['writable'] else ' (READ ONLY)'}" for name, folder in folders),
+    }
+    if facts["stand_in"]:
+        rows["stand-in"] = f"CONTINUA_PROBE={facts['stand_in']}: probes are not made"
+    lines = [*_lines(rows), "", "What Continua will therefore do", *_lines(facts["will"])]
+    lines += ["", "Remarks", *(f"  - {text}" for text in facts["remarks"])] if facts["remarks"] else []
+    lines += ["", "Broken", *(f"  - {text}" for text in facts["broken"])] if facts["broken"] else ["", "Nothing is broken."]
+    return "\n".join(lines)
+
+
+MEMORY = {"machine": "in all", "available": "free now", "limit": "allowed here"}
+
+
+def _lines(rows: dict[str, str]) -> list[str]:
+    return [f"  {name:<20}{text}" for name, text in rows.items()]
+
+
+def _variables(facts: dict[str, Any]) -> str:
+    said = [f"{name}={value}" for name, value in facts["threads"]["variables"].items()]
+    return f" ({' '.join(said)})" if said else ""
+
+
+def _number_type(state: dict[str, Any] | None) -> str:
+    from continua.machine import Verdict
+
+    return "not tried" if state is None else str(Verdict(state["state"], state["reason"], state["limit"] or ""))
+
+
+def _inductor(state: dict[str, Any] | None) -> str:
+    if state is None:
+        return "not tried"
+    return "works" if state["works"] else f"does not work ({state['reason']})"
+
+
+def _data_sets(root: Path) -> dict[str, str]:
+    """Sets that are here, wholly or in part."""
+    from continua.data.catalogue import CATALOGUE
+    from continua.data.presence import presence
+
+    states = {name: presence(known, root).state for name, known in CATALOGUE.items()}
+    return {name: state for name, state in states.items() if state != "no"}
+
+
+def _short(path: Path) -> str:
+    """Without the name of the user, where the home folder has it."""
+    path = Path.cwd() / path
+    for name, known in {"~": Path.home(), ".": Path.cwd()}.items():
+        if path.is_relative_to(known):
+            return str(Path(name) / path.relative_to(known))
+    return str(path)
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("continua")
