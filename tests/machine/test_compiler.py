@@ -25,7 +25,7 @@ def unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("lines", "reason"),
     [
         ("os.kill(os.getpid(), signal.SIGSEGV)", "the probe died (SIGSEGV)"),
-        ("time.sleep(60)", "the probe did not answer within 1 s"),
+        ("time.sleep(60)", "the probe hung: silent for 1 s"),
         ('print(\'continua-probe {"fault": "a small function was wrong by 9%"}\')', "a small function was wrong by 9%"),
     ],
 )

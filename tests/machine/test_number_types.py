@@ -45,7 +45,7 @@ def faked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Faked:
         script.write_text(note + "limit = os.environ.get('ONEDNN_MAX_CPU_ISA')\n" + READY + lines)
         calls.write_text("")
         monkeypatch.setattr(children, "PROBE", script)
-        monkeypatch.setattr(children, "ANSWER_SECONDS", 1.0)
+        monkeypatch.setattr(children, "SILENT_SECONDS", 1.0)
         return calls
 
     return make
@@ -58,7 +58,7 @@ def faked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Faked:
     ("lines", "reason"),
     [
         (DIES, r"died \(SIGILL, an instruction that this CPU does not carry out\)"),
-        (HANGS, "did not answer within 1 s"),
+        (HANGS, "hung: silent for 1 s"),
         (WRONG, "wrong by 37%"),
         ("sys.exit(3)\n", r"without an answer \(exit code 3\)"),
         ("os.kill(os.getpid(), signal.SIGKILL)\n", r"ended from outside \(SIGKILL\)"),

@@ -15,7 +15,7 @@ from typing import Any
 PROBE = Path(__file__).with_name("probe.py")
 MARK = "continua-probe"
 IMPORT_SECONDS = 120.0  # importing PyTorch from a cold, shared disk
-ANSWER_SECONDS = 5.0  # from when PyTorch is imported
+SILENT_SECONDS = 5.0  # from when PyTorch is imported, between two signs of life: a busy machine is slow, but goes on
 # Signals that come from outside (a user, a cluster, a system out of memory): they say nothing about the machine.
 FROM_OUTSIDE = {signal.SIGINT, signal.SIGTERM, signal.SIGKILL}
 
@@ -30,8 +30,8 @@ class Reply:
 
 
 def ask(question: str, environment: Mapping[str, str] | None = None, seconds: float | None = None) -> Reply:
-    """The answer of probe.py to a question, with `environment` added to ours."""
-    limit = ANSWER_SECONDS if seconds is None else seconds
+    """The answer of probe.py to a question, with `environment` added to ours; `seconds` of silence are a fault."""
+    limit = SILENT_SECONDS if seconds is None else seconds
     # Not `-m continua...`, which would import the package; -P: the folder of the file is not a place to import from.
     command = [sys.executable, "-P", str(PROBE), question]
     variables = {**os.environ, **(environment or {})}
@@ -67,7 +67,7 @@ def _followed(process: "subprocess.Popen[str]", limit: float) -> Reply:
         except queue.Empty:
             if patience == IMPORT_SECONDS:
                 return Reply(None, f"importing PyTorch took more than {IMPORT_SECONDS:.0f} s", lasting=False)
-            return Reply(None, f"the probe did not answer within {limit:g} s")
+            return Reply(None, f"the probe hung: silent for {limit:g} s")
         if line is None:
             return _ended(process.wait())
         said = _understood(line)

@@ -1,7 +1,8 @@
 """Run by `children.ask` in a process of its own, never imported: computes in a number type and compares with a wider one.
 
 It may die, hang or answer nonsense, which is what it is for. It imports PyTorch and nothing of ours, and answers on stdout in lines of
-JSON, each behind the word MARK: first {"ready": true} once PyTorch is imported, last what came of it.
+JSON, each behind the word MARK: first {"ready": true} once PyTorch is imported, then a sign of life before each computation, last what came
+of it.
 """
 
 import json
@@ -66,6 +67,7 @@ def first_fault(name: str) -> str | None:
 
     dtype = getattr(torch, name)
     for title, (function, shapes) in cases().items():
+        say(trying=title)
         torch.manual_seed(0)
         inputs = [torch.randn(shape).to(dtype) for shape in shapes]
         try:
@@ -85,6 +87,7 @@ def probe_number_type(name: str) -> None:
     import torch
 
     torch.set_num_threads(1)
+    results(torch.mm, [torch.ones(2, 2).double()] * 2, torch.float64)  # without oneDNN: what PyTorch imports when first used is not timed
     say(ready=True)
     flags = {kind: bool(getattr(torch.ops.mkldnn, f"_is_mkldnn_{short}_supported")()) for kind, short in FLAGS.items()}
     if name in FLAGS and not flags[name]:
