@@ -28,11 +28,9 @@ def examined(data_dir: Path | None, runs: Path | None, ask: bool) -> dict[str, A
     """All facts, as JSON holds them, with what follows from them."""
     import platform
 
-    from continua.data.folder import data_folder
-    from continua.machine.diagnosis import consequences, faults, remarks
-    from continua.machine.facts import float32_fault, machine_facts, packages, writable
-    from continua.machine.kept import cache_folder
-    from continua.train.run import runs_folder
+    from continua.data import data_folder
+    from continua.machine import cache_folder, consequences, faults, float32_fault, machine_facts, packages, remarks, writable
+    from continua.train import runs_folder
 
     folders = {"cache": cache_folder(), "data": data_folder(data_dir), "runs": runs_folder(runs)}
     facts: dict[str, Any] = {
@@ -107,10 +105,9 @@ def _inductor(state: dict[str, Any] | None) -> str:
 
 def _data_sets(root: Path) -> dict[str, str]:
     """Sets that are here, wholly or in part."""
-    from continua.data.catalogue import CATALOGUE
-    from continua.data.presence import presence
+    from continua.data import CATALOGUE, data_presence
 
-    states = {name: presence(known, root).state for name, known in CATALOGUE.items()}
+    states = {name: data_presence(known, root).state for name, known in CATALOGUE.items()}
     return {name: state for name, state in states.items() if state != "no"}
 
 

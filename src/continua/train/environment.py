@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from continua.machine.cpu import cpu_name
-from continua.machine.facts import machine_facts
+from continua.machine import cpu_name, machine_facts
 
 PACKAGES = ("continua", "torch", "numpy", "lightning-fabric", "jsonargparse", "safetensors")
 

@@ -10,17 +10,10 @@ from typing import Any, Literal
 
 import torch
 
-<<<<<<< HEAD
 from continua.data import CATALOGUE, catalogue_entry, folder_size, load
-from continua.errors import ConfigError
-from continua.filters import fast_on_cpu
-=======
-from continua.data import CATALOGUE, load
-from continua.data.catalogue import find, folder_size
 from continua.errors import ConfigError, ContinuaWarning
-from continua.filters.precision import fast_on_cpu
+from continua.filters import fast_on_cpu
 from continua.machine import why_unusable
->>>>>>> 3ff4524 (A room for the machine: number types are believed after a probe in a child process, and the suite runs in what works)
 from continua.models import create_model, option_names
 from continua.train.parse import stretched
 from continua.train.recipe import Recipe
