@@ -89,7 +89,8 @@ def probe_number_type(name: str) -> None:
     torch.set_num_threads(1)
     results(torch.mm, [torch.ones(2, 2).double()] * 2, torch.float64)  # without oneDNN: what PyTorch imports when first used is not timed
     say(ready=True)
-    flags = {kind: bool(getattr(torch.ops.mkldnn, f"_is_mkldnn_{short}_supported")()) for kind, short in FLAGS.items()}
+    no = bool  # a PyTorch without oneDNN has no such question, and the answer is False
+    flags = {kind: bool(getattr(torch.ops.mkldnn, f"_is_mkldnn_{short}_supported", no)()) for kind, short in FLAGS.items()}
     if name in FLAGS and not flags[name]:
         return say(flags=flags, supported=False, fault=None)
     fault = first_fault(name)

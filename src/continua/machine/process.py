@@ -75,4 +75,5 @@ def _as_in_the_child(found: Verdict) -> bool:
     import torch
 
     short = {"bfloat16": "bf16", "float16": "fp16"}
-    return all(bool(getattr(torch.ops.mkldnn, f"_is_mkldnn_{short[name]}_supported")()) == has for name, has in found.flags.items())
+    asked = {name: getattr(torch.ops.mkldnn, f"_is_mkldnn_{short[name]}_supported", bool) for name in found.flags}
+    return all(bool(asked[name]()) == has for name, has in found.flags.items())
