@@ -2,22 +2,20 @@
 
 import warnings
 from collections.abc import Sequence
-from math import isfinite
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from continua.errors import ConfigError, ContinuaWarning
 from continua.ode.config import SolverConfig
-from continua.ode.solution import State
-from continua.ode.stepper import Time
+from continua.ode.rate import are_tensors
+from continua.ode.solution import State, Time
 
 
-def check_state(y0: Any) -> State:
+def check_state(y0: object) -> State:
     """y0 as a tuple of floating tensors with the same, non-empty batch."""
     parts = (y0,) if isinstance(y0, Tensor) else y0
-    if not isinstance(parts, tuple | list) or not parts or not all(isinstance(part, Tensor) for part in parts):
+    if not are_tensors(parts) or not parts:
         raise ConfigError(f"y0 is a {type(y0).__name__}; expected a tensor or a tuple of tensors, batch first")
     for part in parts:
         if not part.is_floating_point():
@@ -31,20 +29,27 @@ def check_state(y0: Any) -> State:
 
 
 def end_times(t0: "float | Tensor", t1: "float | Tensor", y0: State) -> tuple[Time, Time]:
-    """Start and end as two numbers, or as two (batch,) float64 tensors when either is given per sample."""
-    pair = []
-    for name, value in (("t0", t0), ("t1", t1)):
-        if isinstance(value, Tensor) and value.ndim > 0:
-            if value.shape != y0[0].shape[:1]:
-                raise ConfigError(f"{name} has shape {tuple(value.shape)}; expected one number, or ({len(y0[0])},): one per sample")
-            pair.append(value.detach().to(y0[0].device, torch.float64))
-        else:
-            pair.append(float(value.detach() if isinstance(value, Tensor) else value))
-    if not all(bool(torch.isfinite(value).all()) if isinstance(value, Tensor) else isfinite(value) for value in pair):
+    """Start and end as two numbers, or as two (batch,) float64 tensors when either is given per sample.
+
+    A graph cannot look at a number in a tensor: under `torch.compile` it stays there, unchecked.
+    """
+    start, end = (_end_time(name, value, y0) for name, value in (("t0", t0), ("t1", t1)))
+    if not torch.compiler.is_compiling() and not all(bool(torch.isfinite(torch.as_tensor(value)).all()) for value in (start, end)):
         raise ConfigError(f"t0 = {t0}, t1 = {t1}; times must be finite")
-    if any(isinstance(value, Tensor) for value in pair):
-        pair = [torch.as_tensor(value, dtype=torch.float64, device=y0[0].device).expand(len(y0[0])) for value in pair]
-    return pair[0], pair[1]
+    if any(isinstance(value, Tensor) and value.ndim for value in (start, end)):
+        wide = [torch.as_tensor(value, dtype=torch.float64, device=y0[0].device).expand(len(y0[0])) for value in (start, end)]
+        return wide[0], wide[1]
+    return start, end
+
+
+def _end_time(name: str, value: "float | Tensor", y0: State) -> Time:
+    if not isinstance(value, Tensor):
+        return float(value)
+    if value.ndim == 0:
+        return value.detach() if torch.compiler.is_compiling() else float(value.detach())
+    if value.shape != y0[0].shape[:1]:
+        raise ConfigError(f"{name} has shape {tuple(value.shape)}; expected one number, or ({len(y0[0])},): one per sample")
+    return value.detach().to(y0[0].device, torch.float64)
 
 
 def check_times(save_at: "Sequence[float] | Tensor | None", t0: Time, t1: Time, batch: int) -> "list[float] | Tensor | None":
@@ -54,8 +59,7 @@ def check_times(save_at: "Sequence[float] | Tensor | None", t0: Time, t1: Time, 
     times = torch.as_tensor(save_at, dtype=torch.float64).detach()
     if times.ndim not in (1, 2) or len(times) == 0 or (times.ndim == 2 and times.shape[1] != batch):
         raise ConfigError(f"save_at has shape {tuple(times.shape)}; expected (time,) or (time, {batch}), with at least one time")
-    per_sample = isinstance(t1, Tensor)
-    if times.ndim == 2 and not per_sample:
+    if times.ndim == 2 and not isinstance(t1, Tensor):
         raise ConfigError("save_at is given per sample, (time, batch), but t0 and t1 are not; give t1 as a (batch,) tensor too")
     start, end = (torch.as_tensor(t, dtype=torch.float64).cpu() for t in (t0, t1))
     wide = times.cpu() if times.ndim == 2 else times.cpu()[:, None]
@@ -70,7 +74,7 @@ def check_times(save_at: "Sequence[float] | Tensor | None", t0: Time, t1: Time, 
     order = wide.diff(dim=0) * torch.sign(end - start)
     if bool((order < 0).any()):
         raise ConfigError("save_at must be sorted in the direction of the solve, from t0 to t1")
-    if per_sample:
+    if isinstance(t1, Tensor):
         return wide.expand(-1, batch).to(t1.device)
     return wide.flatten().tolist()
 
