@@ -2,14 +2,14 @@
 
 from continua.ode.config import SolverConfig
 from continua.ode.control import StepControl
-from continua.ode.gradients import Adjoint, Checkpoint, Direct, Gradient, Reversible
+from continua.ode.gradients import Adjoint, Checkpoint, Direct, ForwardPass, Gradient, Reversible, connect
 from continua.ode.implicit import Implicit
 from continua.ode.integration import Integration, Steps
 from continua.ode.plain import upgrade_solver_options
 from continua.ode.rate import broadcast_time, replaying
 from continua.ode.solution import Solution, Stats, Status, StepLog
 from continua.ode.solving import solve, solve_with
-from continua.ode.stepper import ExplicitStepper, Step, Stepper
+from continua.ode.stepper import ExplicitStepper, ParameterGradients, Step, Stepper
 from continua.ode.tableau import METHODS, Tableau, find_method
 
 __all__ = [
@@ -18,9 +18,11 @@ __all__ = [
     "Checkpoint",
     "Direct",
     "ExplicitStepper",
+    "ForwardPass",
     "Gradient",
     "Implicit",
     "Integration",
+    "ParameterGradients",
     "Reversible",
     "Solution",
     "SolverConfig",
@@ -33,6 +35,7 @@ __all__ = [
     "Steps",
     "Tableau",
     "broadcast_time",
+    "connect",
     "find_method",
     "replaying",
     "solve",

@@ -61,10 +61,10 @@ class StepControl:
         return self.per if not options.keys() - {"per"} else options
 
     def _differences(self) -> Plain:
-        default, of_its_kind = StepControl(), StepControl(kind=self.kind, factor_min=self.factor_min)
-        chosen = differences(self, of_its_kind) | {name: getattr(self, name) for name in ("kind", "factor_min")}
-        names = [field.name for field in fields(self) if field.name in chosen]
-        return {name: chosen[name] for name in names if chosen[name] != getattr(default, name)}
+        # Constants left out follow from these two.
+        basis = StepControl(kind=self.kind, factor_min=self.factor_min)
+        chosen = differences(basis, StepControl()).keys() & {"kind", "factor_min"} | differences(self, basis).keys()
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name in chosen}
 
     def __post_init__(self) -> None:
         if self.per not in ("batch", "sample"):

@@ -5,13 +5,13 @@ from typing import Any
 
 from continua.errors import ConfigError, unknown_name
 from continua.ode.gradients.adjoint import Adjoint
-from continua.ode.gradients.base import Gradient, Taken, connect
+from continua.ode.gradients.base import ForwardPass, Gradient, connect
 from continua.ode.gradients.checkpoint import Checkpoint
 from continua.ode.gradients.direct import Direct
 from continua.ode.gradients.reversible import Reversible
 from continua.ode.plain import build
 
-__all__ = ["Adjoint", "Checkpoint", "Direct", "Gradient", "Reversible", "Taken", "connect", "find_gradient"]
+__all__ = ["Adjoint", "Checkpoint", "Direct", "ForwardPass", "Gradient", "Reversible", "connect", "find_gradient"]
 
 GRADIENTS: dict[str, type[Gradient]] = {kind.kind: kind for kind in (Checkpoint, Direct, Reversible, Adjoint)}
 

@@ -16,7 +16,7 @@ import torch
 
 from continua.errors import ConfigError
 from continua.ode.control import StepControl
-from continua.ode.gradients.base import Cotangents, Gradient, Gradients, Taken, connect, zeros_where_none
+from continua.ode.gradients.base import Cotangents, ForwardPass, Gradient, Gradients, connect, zeros_where_none
 from continua.ode.gradients.direct import Direct
 from continua.ode.integration import BatchSteps, Integration, Steps
 from continua.ode.plain import Plain
@@ -81,12 +81,12 @@ class Adjoint(Gradient):
         integration.probe(self)
         return connect(integration, steps, lambda: self._take(integration, steps, times))
 
-    def _take(self, integration: Integration, steps: Steps, times: list[float]) -> Taken:
+    def _take(self, integration: Integration, steps: Steps, times: list[float]) -> ForwardPass:
         outputs = steps.run().detached()
         ends = (float(integration.t0), float(integration.t1))
         config = self.backward_config(integration.config)
         tape = _Tape(integration.rate, config, self.norm, steps.stats, *ends, times)
-        return Taken(outputs, outputs, tape.backward)
+        return ForwardPass(outputs, outputs, tape.backward)
 
 
 @dataclass

@@ -76,7 +76,7 @@ class Gradient(ABC):
 
 
 @dataclass
-class Taken:
+class ForwardPass:
     """The steps of a forward pass, and how to go back through them.
 
     `outputs` are the components of y1, then those of ys, all detached; `saved` the tensors that backward needs; `backward` is given the
@@ -88,7 +88,7 @@ class Taken:
     backward: "Callable[[State, State, Cotangents], Gradients]"
 
 
-def connect(integration: Integration, steps: Steps, take: "Callable[[], Taken]") -> Solution:
+def connect(integration: Integration, steps: Steps, take: "Callable[[], ForwardPass]") -> Solution:
     """The solution of `steps` with y1 and ys as functions of y0 and the parameters. `take` takes the steps, without a graph."""
     count = len(integration.y0)
     outputs = _Connected.apply(take, count, *integration.y0, *integration.params)
@@ -99,7 +99,7 @@ class _Connected(torch.autograd.Function):
     """A forward pass with a backward pass of its own."""
 
     @staticmethod
-    def forward(ctx: Any, take: "Callable[[], Taken]", count: int, *tensors: Tensor) -> State:
+    def forward(ctx: Any, take: "Callable[[], ForwardPass]", count: int, *tensors: Tensor) -> State:
         taken, params = take(), tensors[count:]
         ctx.go_back, ctx.params = taken.backward, len(params)
         ctx.save_for_backward(*params, *taken.saved)

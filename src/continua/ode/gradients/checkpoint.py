@@ -11,7 +11,7 @@ from torch import Tensor
 
 from continua.errors import ConfigError
 from continua.ode.dense import Save, Saver, stage_weights
-from continua.ode.gradients.base import Cotangents, Gradient, Gradients, Taken, connect
+from continua.ode.gradients.base import Cotangents, ForwardPass, Gradient, Gradients, connect
 from continua.ode.integration import Integration, Steps
 from continua.ode.rate import Rate, broadcast_time
 from continua.ode.solution import Solution, State, Stats, Time, pick, put
@@ -45,7 +45,7 @@ class Checkpoint(Gradient):
         integration.probe(self)
         return connect(integration, steps, lambda: self._take(integration, steps))
 
-    def _take(self, integration: Integration, steps: Steps) -> Taken:
+    def _take(self, integration: Integration, steps: Steps) -> ForwardPass:
         checkpoints = _Checkpoints(self.segments, integration.config.steps, integration.y0)
         replays: list[_Replay] = []
         for step in steps:
@@ -64,7 +64,7 @@ class Checkpoint(Gradient):
             saves_at_start=_slots_at_start(saver, integration.t0),
             like=[(part.shape, part.dtype) for part in integration.y0],
         )
-        return Taken(steps.detached(), tuple(part for _, state in checkpoints.kept for part in state), tape.backward)
+        return ForwardPass(steps.detached(), tuple(part for _, state in checkpoints.kept for part in state), tape.backward)
 
 
 class _Checkpoints:

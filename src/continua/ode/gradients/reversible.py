@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from continua.errors import ConfigError
-from continua.ode.gradients.base import Cotangents, Gradient, Gradients, Taken, connect, zeros_where_none
+from continua.ode.gradients.base import Cotangents, ForwardPass, Gradient, Gradients, connect, zeros_where_none
 from continua.ode.integration import Integration, Steps
 from continua.ode.rate import Rate
 from continua.ode.solution import Solution, State, Stats, Time
@@ -57,11 +57,11 @@ class Reversible(Gradient):
         return connect(integration, steps, lambda: _take(pair, steps))
 
 
-def _take(pair: Integration, steps: Steps) -> Taken:
+def _take(pair: Integration, steps: Steps) -> ForwardPass:
     times = [(step.index, step.t, step.t_next) for step in steps]
     states = steps.detached()
     tape = _Tape(pair.rate, ExplicitStepper(pair.stepper.tableau), steps.stats, times)
-    return Taken(states[: len(states) // 2], states, tape.backward)
+    return ForwardPass(states[: len(states) // 2], states, tape.backward)
 
 
 class ReversibleStepper(Stepper):
