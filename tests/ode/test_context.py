@@ -10,7 +10,7 @@ from fields import MapField, Recorder, VectorField
 from torch import Tensor, nn
 
 from continua import ContinuaWarning
-from continua.ode import Checkpoint, SolverConfig, Stats, StepControl, broadcast_time, checks, solve, solve_with
+from continua.ode import Checkpoint, SolverConfig, Stats, StepControl, broadcast_time, solve, solve_with, solving
 
 F64 = torch.float64
 GRADIENTS = ["direct", "checkpoint", "reversible", "adjoint"]
@@ -166,7 +166,7 @@ def test_gradients_in_bfloat16_point_the_way_of_those_in_float32():
 
 
 def test_tolerances_below_the_noise_are_warned_about_once_by_name(monkeypatch):
-    monkeypatch.setattr(checks, "_warned", set())
+    monkeypatch.setattr(solving, "_warned", set())
     f = lambda t, y: -y  # noqa: E731
     with pytest.warns(ContinuaWarning, match="rtol=1e-08, atol=1e-08 are below what float32"):
         solve(f, torch.ones(1, 1), 0.0, 0.1, rtol=1e-8, atol=1e-8)

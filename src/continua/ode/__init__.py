@@ -6,7 +6,7 @@ from continua.ode.gradients import Adjoint, Checkpoint, Direct, ForwardPass, Gra
 from continua.ode.implicit import Implicit
 from continua.ode.integration import Integration, Steps
 from continua.ode.plain import upgrade_solver_options
-from continua.ode.rate import broadcast_time, replaying
+from continua.ode.rate import Rate, broadcast_time, replaying
 from continua.ode.solution import Solution, Stats, Status, StepLog
 from continua.ode.solving import solve, solve_with
 from continua.ode.stepper import ExplicitStepper, ParameterGradients, Step, Stepper
@@ -23,6 +23,7 @@ __all__ = [
     "Implicit",
     "Integration",
     "ParameterGradients",
+    "Rate",
     "Reversible",
     "Solution",
     "SolverConfig",

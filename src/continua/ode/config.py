@@ -6,10 +6,10 @@ from math import isfinite
 from typing import Any, Literal, Never
 
 from continua.errors import ConfigError
-from continua.ode.control import StepControl
+from continua.ode.control import Per, StepControl
 from continua.ode.gradients import Gradient, find_gradient
 from continua.ode.implicit import Implicit
-from continua.ode.plain import Plain, build, refuse_unknown
+from continua.ode.plain import Options, Plain, build, refuse_unknown
 from continua.ode.tableau import Tableau, find_method, name_of
 
 
@@ -31,12 +31,12 @@ class SolverConfig:
 
     def __init__(
         self,
-        method: "str | Tableau | Implicit | Mapping[str, Any]" = "dopri5",
+        method: "str | Tableau | Implicit | Options" = "dopri5",
         rtol: float = 1e-3,
         atol: float = 1e-3,
         steps: int | None = None,
-        control: "str | StepControl | Mapping[str, Any]" = "batch",
-        gradient: "str | Gradient | Mapping[str, Any]" = "checkpoint",
+        control: "Per | StepControl | Options" = "batch",
+        gradient: "str | Gradient | Options" = "checkpoint",
         on_failure: Literal["raise", "status"] = "raise",
         record_steps: bool = False,
         **unknown: Never,
@@ -58,7 +58,7 @@ class SolverConfig:
         self._check_combination()
 
     @classmethod
-    def of(cls, given: "SolverConfig | Mapping[str, Any] | None") -> "SolverConfig":
+    def of(cls, given: "SolverConfig | Options | None") -> "SolverConfig":
         """A configuration from a configuration, a dict or nothing."""
         if isinstance(given, SolverConfig):
             return given

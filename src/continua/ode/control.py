@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from continua.errors import ConfigError
-from continua.ode.plain import Plain, build, differences
+from continua.ode.plain import Options, Plain, build, differences
 from continua.ode.solution import State, Time
 from continua.ode.stepper import combine
 
 if TYPE_CHECKING:
     from continua.ode.integration import Integration
 
+Per = Literal["batch", "sample"]
 TINY = 1e-30  # keeps an error of exactly 0 from dividing
 
 
@@ -32,7 +33,7 @@ class StepControl:
     rejected one at most 1, and the step that follows a rejection does not grow when `hold_after_rejection` is set.
     """
 
-    per: Literal["batch", "sample"] = "batch"
+    per: Per = "batch"
     kind: Literal["i", "pi"] = "i"
     first_step: float | None = None
     max_steps: int = 1000
@@ -45,11 +46,11 @@ class StepControl:
     hold_after_rejection: bool | None = None  # "i": no, as torchdiffeq; "pi": yes, as Hairer
 
     @classmethod
-    def of(cls, given: "StepControl | str | Mapping[str, Any]") -> "StepControl":
+    def of(cls, given: "StepControl | Per | Options") -> "StepControl":
         """A control from a control, from "batch" or "sample", or from its options by name."""
         if isinstance(given, StepControl):
             return given
-        return build(cls, "option of control", given) if isinstance(given, Mapping) else cls(per=given)  # pyright: ignore[reportArgumentType]
+        return build(cls, "option of control", given) if isinstance(given, Mapping) else cls(per=given)
 
     def replace(self, **changes: Any) -> "StepControl":
         """A copy with some options changed. Constants that belong to the kind follow it."""

@@ -2,11 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from continua.errors import ConfigError, unknown_name
 
-Plain = dict[str, Any]
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Options = Mapping[str, Any]  # as a user gives them
+Plain = dict[str, Any]  # as a file holds them
 T = TypeVar("T")
 
 REPLACED = {
@@ -31,19 +35,19 @@ def refuse_unknown(cls: type, what: str, names: "Mapping[str, object]", more: tu
             raise unknown_name(what, name, known)
 
 
-def build(cls: type[T], what: str, options: "Mapping[str, Any]") -> T:
+def build(cls: type[T], what: str, options: Options) -> T:
     """An object of the class from options by name."""
     refuse_unknown(cls, what, options)
     return cls(**options)
 
 
-def differences(given: object, default: object) -> Plain:
+def differences(given: "DataclassInstance", default: "DataclassInstance") -> Plain:
     """The fields of a dataclass that differ from those of another."""
-    names = [field.name for field in fields(given)]  # pyright: ignore[reportArgumentType]
+    names = [field.name for field in fields(given)]
     return {name: value for name in names if (value := getattr(given, name)) != getattr(default, name)}
 
 
-def upgrade_solver_options(old: "Mapping[str, Any]") -> Plain:
+def upgrade_solver_options(old: Options) -> Plain:
     """Solver options as version 0.1 stored them, in today's form; what is in today's form already stays as it is.
 
     For readers of stored files only: elsewhere the old spelling is an error that says the new one.
@@ -62,13 +66,13 @@ def upgrade_solver_options(old: "Mapping[str, Any]") -> Plain:
     return new
 
 
-def _law(controller: "str | Mapping[str, Any] | None") -> Plain:
+def _law(controller: str | Options | None) -> Plain:
     if controller is None or controller == "i":
         return {}
     return {"kind": controller} if isinstance(controller, str) else dict(controller)
 
 
-def _adjoint(options: "Mapping[str, Any]", forward: Plain) -> Plain:
+def _adjoint(options: Options, forward: Plain) -> Plain:
     """Options of the backward solve; what its control left out was that of the forward solve."""
     steering = {name: options[name] for name in ("first_step", "max_steps") if name in options}
     new = {name: value for name, value in options.items() if name not in (*steering, "controller")}

@@ -1,20 +1,21 @@
 """`solve`: integrate dy/dt = f(t, y) for a batch of states of any shape, with exact gradients and honest statistics."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Never
+import warnings
+from collections.abc import Sequence
+from typing import Literal, Never
 
 import torch
 from torch import Tensor
 
-from continua.ode.checks import check_state, check_times, end_times, warn_of_noise
+from continua.errors import ConfigError, ContinuaWarning
 from continua.ode.config import SolverConfig
-from continua.ode.control import StepControl
+from continua.ode.control import Per, StepControl
 from continua.ode.dense import DenseOutput, Saver, relative_times
 from continua.ode.gradients import Gradient
 from continua.ode.implicit import Implicit, ImplicitStepper
 from continua.ode.integration import BatchSteps, Integration
-from continua.ode.plain import refuse_unknown
-from continua.ode.rate import Field, Rate, RelativeTime, broadcast_time, parameters_of
+from continua.ode.plain import Options, refuse_unknown
+from continua.ode.rate import Field, Rate, RelativeTime, are_tensors, broadcast_time, parameters_of
 from continua.ode.sample import SampleSteps
 from continua.ode.solution import Solution, State, Stats, Status, Time
 from continua.ode.stepper import ExplicitStepper
@@ -27,12 +28,12 @@ def solve(
     t0: "float | Tensor",
     t1: "float | Tensor",
     *,
-    method: "str | Tableau | Implicit | Mapping[str, Any]" = "dopri5",
+    method: "str | Tableau | Implicit | Options" = "dopri5",
     rtol: float = 1e-3,
     atol: float = 1e-3,
     steps: int | None = None,
-    control: "Literal['batch', 'sample'] | StepControl | Mapping[str, Any]" = "batch",
-    gradient: "str | Gradient | Mapping[str, Any]" = "checkpoint",
+    control: "Per | StepControl | Options" = "batch",
+    gradient: "str | Gradient | Options" = "checkpoint",
     save_at: "Sequence[float] | Tensor | None" = None,
     dense: bool = False,
     params: Sequence[Tensor] | None = None,
@@ -91,12 +92,12 @@ def solve_with(
     `status` is empty.
     """
     single = isinstance(y0, Tensor)
-    state = check_state(y0)
-    start, end = end_times(t0, t1, state)
-    times = check_times(save_at, start, end, state[0].shape[0])
+    state = _check_state(y0)
+    start, end = _end_times(t0, t1, state)
+    times = _check_times(save_at, start, end, state[0].shape[0])
     tensors = parameters_of(f, params)
     if not torch.compiler.is_compiling():
-        warn_of_noise(config, state)
+        _warn_of_noise(config, state)
     state = _attach_start(f, state, t0, single)
     if _no_way_to_go(start, end):
         solution = _nothing_to_do(config, state, times, single, DenseOutput(config.tableau, state, start, end, False) if dense else None)
@@ -199,3 +200,96 @@ def _nothing_to_do(
     ys = None if times is None else tuple(torch.stack([part] * len(times)) for part in y0)
     stats = Stats.per_sample(len(y0[0]), y0[0].device) if config.control.per == "sample" else Stats()
     return Solution(y1[0] if single else y1, ys[0] if single and ys else ys, None, stats, (Status.SUCCESS,) * len(y0[0]), dense)
+
+
+# --- questions asked of the input before any work: states, times, tolerances ------------------------------------------
+
+
+def _check_state(y0: object) -> State:
+    """y0 as a tuple of floating tensors with the same, non-empty batch."""
+    parts = (y0,) if isinstance(y0, Tensor) else y0
+    if not are_tensors(parts) or not parts:
+        raise ConfigError(f"y0 is a {type(y0).__name__}; expected a tensor or a tuple of tensors, batch first")
+    for part in parts:
+        if not part.is_floating_point():
+            raise ConfigError(f"y0 has dtype {part.dtype}; expected a floating point state (y0.float())")
+        if part.ndim == 0 or part.shape[0] == 0:
+            raise ConfigError(f"y0 has shape {tuple(part.shape)}; expected a batch of at least one sample in the first dimension")
+    if any(part.shape[0] != parts[0].shape[0] or part.device != parts[0].device for part in parts):
+        shapes = ", ".join(f"{tuple(part.shape)} on {part.device}" for part in parts)
+        raise ConfigError(f"the parts of y0 are {shapes}; they must have the same batch size and device")
+    return tuple(parts)
+
+
+def _end_times(t0: "float | Tensor", t1: "float | Tensor", y0: State) -> tuple[Time, Time]:
+    """Start and end as two numbers, or as two (batch,) float64 tensors when either is given per sample.
+
+    A graph cannot look at a number in a tensor: under `torch.compile` it stays there, unchecked.
+    """
+    start, end = (_end_time(name, value, y0) for name, value in (("t0", t0), ("t1", t1)))
+    if not torch.compiler.is_compiling() and not all(bool(torch.isfinite(torch.as_tensor(value)).all()) for value in (start, end)):
+        raise ConfigError(f"t0 = {t0}, t1 = {t1}; times must be finite")
+    if any(isinstance(value, Tensor) and value.ndim for value in (start, end)):
+        wide = [torch.as_tensor(value, dtype=torch.float64, device=y0[0].device).expand(len(y0[0])) for value in (start, end)]
+        return wide[0], wide[1]
+    return start, end
+
+
+def _end_time(name: str, value: "float | Tensor", y0: State) -> Time:
+    if not isinstance(value, Tensor):
+        return float(value)
+    if value.ndim == 0:
+        return value.detach() if torch.compiler.is_compiling() else float(value.detach())
+    if value.shape != y0[0].shape[:1]:
+        raise ConfigError(f"{name} has shape {tuple(value.shape)}; expected one number, or ({len(y0[0])},): one per sample")
+    return value.detach().to(y0[0].device, torch.float64)
+
+
+def _check_times(save_at: "Sequence[float] | Tensor | None", t0: Time, t1: Time, batch: int) -> "list[float] | Tensor | None":
+    """Asked times: a list for the batch, or (time, batch) in float64; inside the interval and in its order."""
+    if save_at is None:
+        return None
+    times = torch.as_tensor(save_at, dtype=torch.float64).detach()
+    if times.ndim not in (1, 2) or len(times) == 0 or (times.ndim == 2 and times.shape[1] != batch):
+        raise ConfigError(f"save_at has shape {tuple(times.shape)}; expected (time,) or (time, {batch}), with at least one time")
+    if times.ndim == 2 and not isinstance(t1, Tensor):
+        raise ConfigError("save_at is given per sample, (time, batch), but t0 and t1 are not; give t1 as a (batch,) tensor too")
+    start, end = (torch.as_tensor(t, dtype=torch.float64).cpu() for t in (t0, t1))
+    wide = times.cpu() if times.ndim == 2 else times.cpu()[:, None]
+    if isinstance(save_at, Tensor) and save_at.is_floating_point():
+        for limit in (start, end):  # torch.linspace(0, 0.1, 5) ends a rounding error of float32 past 0.1: it means 0.1
+            wide = torch.where(wide == limit.to(save_at.dtype).double(), limit, wide)
+    low, high = torch.minimum(start, end), torch.maximum(start, end)
+    outside = (wide < low) | (wide > high)
+    if bool(outside.any()) or not bool(torch.isfinite(wide).all()):
+        value = wide.expand(-1, outside.shape[1])[outside][0] if bool(outside.any()) else torch.nan
+        raise ConfigError(f"save_at asks for t = {float(value):.6g}, outside the interval of the solve; it must lie between t0 and t1")
+    order = wide.diff(dim=0) * torch.sign(end - start)
+    if bool((order < 0).any()):
+        raise ConfigError("save_at must be sorted in the direction of the solve, from t0 to t1")
+    if isinstance(t1, Tensor):
+        return wide.expand(-1, batch).to(t1.device)
+    return wide.flatten().tolist()
+
+
+_warned: set[str] = set()
+
+
+def _warn_of_noise(config: SolverConfig, y0: State) -> None:
+    """Once per case: tolerances that the arithmetic cannot resolve make the solver chase rounding errors."""
+    if config.steps is not None:
+        return
+    device, dtype = y0[0].device.type, y0[0].dtype
+    limit = 4 * torch.finfo(dtype).eps
+    name = str(dtype).removeprefix("torch.")
+    if torch.is_autocast_enabled(device):
+        compute = torch.get_autocast_dtype(device)
+        if torch.finfo(compute).eps / 20 > limit:
+            limit, name = torch.finfo(compute).eps / 20, str(compute).removeprefix("torch.")
+    key = f"{name} rtol={config.rtol:g} atol={config.atol:g}"
+    if max(config.rtol, config.atol) < limit and key not in _warned:
+        _warned.add(key)
+        text = f"rtol={config.rtol:g}, atol={config.atol:g} are below what {name} arithmetic resolves (about {limit:.1g})"
+        warnings.warn(
+            f"{text}; steps will follow rounding noise. Loosen the tolerances, or compute in a wider dtype.", ContinuaWarning, stacklevel=4
+        )

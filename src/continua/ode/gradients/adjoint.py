@@ -8,18 +8,17 @@ restarting at every asked time with ∂L/∂ys added to a. Its error control loo
 Chen & Lyons 2021); `Adjoint(norm="full")` adds the parameters' gradients, as torchdiffeq does.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 
 from continua.errors import ConfigError
-from continua.ode.control import StepControl
+from continua.ode.control import Per, StepControl
 from continua.ode.gradients.base import Cotangents, ForwardPass, Gradient, Gradients, connect, zeros_where_none
 from continua.ode.gradients.direct import Direct
 from continua.ode.integration import BatchSteps, Integration, Steps
-from continua.ode.plain import Plain
+from continua.ode.plain import Options, Plain
 from continua.ode.rate import Rate
 from continua.ode.solution import Solution, State, Stats, Time
 from continua.ode.stepper import ExplicitStepper, ParameterGradients, evaluate_with_graph, rate_vjp
@@ -43,7 +42,7 @@ class Adjoint(Gradient):
     rtol: float | None = None
     atol: float | None = None
     steps: "int | Literal['forward'] | None" = "forward"
-    control: "StepControl | str | Mapping[str, Any] | None" = None
+    control: "StepControl | Per | Options | None" = None
 
     def __post_init__(self) -> None:
         if self.norm not in ("semi", "full"):
