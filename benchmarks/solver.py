@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional as nnf
 
 from _common import machine, medians, options, show_all
-from continua.ode import solve
+from continua.ode import Checkpoint, solve
 
 TOLERANCE, FIRST_STEP = 1e-3, 0.1
 SHAPES = {"32 ch, 32×32": (32, 32), "128 ch, 8×8": (128, 8)}
@@ -92,7 +92,7 @@ def problem(channels: int, size: int, batch: int) -> tuple[Field, Tensor]:
 
 
 def ours(f: nn.Module, y0: Any, **keywords: Any) -> Any:
-    return solve(f, y0, 0.0, 1.0, rtol=TOLERANCE, atol=TOLERANCE, first_step=FIRST_STEP, **keywords).y1
+    return solve(f, y0, 0.0, 1.0, rtol=TOLERANCE, atol=TOLERANCE, **{"control": dict(first_step=FIRST_STEP), **keywords}).y1
 
 
 def diffeq(f: nn.Module, y0: Tensor, adjoint: bool = False, steps: int | None = None) -> Tensor:
@@ -154,7 +154,7 @@ def overhead(batch: int, repeats: int) -> list[Row]:
 # loss that is a mean over images and pixels (1e-5) lets it take the longest steps it likes. The others do the same work at any size.
 TRAINING: dict[str, tuple[Callable[[Field, Tensor], Tensor], float]] = {
     "continua checkpoint": (lambda f, y: ours(f, y), 1.0),
-    "continua checkpoint, segments=1": (lambda f, y: ours(f, y, segments=1), 1.0),
+    "continua checkpoint, segments=1": (lambda f, y: ours(f, y, gradient=Checkpoint(segments=1)), 1.0),
     "continua direct": (lambda f, y: ours(f, y, gradient="direct"), 1.0),
     "continua reversible": (lambda f, y: ours(f, y, gradient="reversible"), 1.0),
     "continua adjoint": (lambda f, y: ours(f, y, gradient="adjoint"), 1.0),
@@ -210,7 +210,7 @@ def memory_of_training(batch: int) -> dict[str, float]:
 GRADIENTS: dict[str, Callable[[Field, Tensor, int], Tensor]] = {
     "continua direct": lambda f, y, n: ours(f, y, method="rk4", steps=n, gradient="direct"),
     "continua checkpoint": lambda f, y, n: ours(f, y, method="rk4", steps=n),
-    'continua segments="sqrt"': lambda f, y, n: ours(f, y, method="rk4", steps=n, segments="sqrt"),
+    'continua segments="sqrt"': lambda f, y, n: ours(f, y, method="rk4", steps=n, gradient=Checkpoint(segments="sqrt")),
     "continua reversible": lambda f, y, n: ours(f, y, method="rk4", steps=n, gradient="reversible"),
     "continua adjoint": lambda f, y, n: ours(f, y, method="rk4", steps=n, gradient="adjoint"),
     "torchdiffeq odeint": lambda f, y, n: diffeq(f, y, steps=n),
@@ -277,7 +277,7 @@ def per_sample(batch: int, repeats: int) -> list[Row]:
         stiff, flat_stiff = Stiff(f), FlatStiff(f, h.shape)
         cases = {
             "continua batch": lambda stiff=stiff, pair=pair: ours(stiff, pair)[0],
-            "continua sample": lambda stiff=stiff, pair=pair: ours(stiff, pair, control="sample")[0],
+            "continua sample": lambda stiff=stiff, pair=pair: ours(stiff, pair, control=dict(per="sample", first_step=FIRST_STEP))[0],
             "torchode": lambda stiff=flat_stiff, flat=flat, h=h: parallel(stiff, flat)[:, :-1].view_as(h),
         }
         exact = solve(stiff, pair, 0.0, 1.0, rtol=1e-5, atol=1e-5, control="sample").y1[0]

@@ -98,7 +98,7 @@ def distance(found: Tensor, right: Tensor) -> float:
 def measure(tolerances: list[float] = TOLERANCES) -> dict[str, dict[str, list[float]]]:
     """For every way: distance from the gradient of what was computed, from that of the exact flow, and evaluations of f."""
     problem = Problem()
-    exact, _ = problem.ours(1e-11, method="dopri8", max_steps=100_000)
+    exact, _ = problem.ours(1e-11, method="dopri8", control=dict(max_steps=100_000))
     found: dict[str, dict[str, list[float]]] = {}
     for name, (way, reference) in ways(problem).items():
         rows = [(way(tolerance), reference(tolerance)[0]) for tolerance in tolerances]

@@ -83,7 +83,7 @@ def problems() -> list[Problem]:
 
 
 def continua(method: str) -> Callable[[Rate, Problem, float], Tensor]:
-    return lambda f, p, tol: solve(f, p.y0, 0.0, p.t1, method=method, rtol=tol, atol=tol, max_steps=100_000).y1
+    return lambda f, p, tol: solve(f, p.y0, 0.0, p.t1, method=method, rtol=tol, atol=tol, control=dict(max_steps=100_000)).y1
 
 
 def with_torchdiffeq(f: Rate, p: Problem, tol: float) -> Tensor:

@@ -10,6 +10,7 @@ from torch.nn import functional
 from continua import ConfigError, create_model
 from continua.blocks import CoupledBlock, CoupledField, OrdinaryBlock
 from continua.filters import RDA, Evolved, Grid, Pixel, Static, evolve
+from continua.ode import Checkpoint
 
 F64 = torch.float64
 CHANNELS = 3
@@ -88,7 +89,7 @@ def test_one_step_with_static_weights_and_zero_bias_is_z_plus_f(layers):
     torch.testing.assert_close(made(z), z + field(torch.tensor(0.0), z), rtol=1e-12, atol=1e-12)
 
 
-GRADIENTS = [dict(gradient="checkpoint"), dict(gradient="checkpoint", segments=1), dict(gradient="checkpoint", segments="sqrt")]
+GRADIENTS = [dict(gradient="checkpoint"), dict(gradient=Checkpoint(1)), dict(gradient=Checkpoint("sqrt"))]
 
 
 @pytest.mark.parametrize("options", GRADIENTS)

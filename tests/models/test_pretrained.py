@@ -71,7 +71,7 @@ def change_config(folder: Path, **changes) -> None:
         ('{"model": "dcn_ode", "options": {"channels": [1e9]}}', "of a whole number each"),
         ('{"model": "dcn_ode", "options": {"channels": [4000000000]}}', "cannot be built"),
         ('{"model": "dcn_ode", "options": {"order": "two"}}', "order is 'two'; expected a whole number"),
-        ('{"model": "dcn_ode", "options": {"solver": {"metod": "rk4"}}}', "did you mean 'method'"),
+        ('{"model": "dcn_ode", "options": {"solver": {"metod": "rk4"}}}', "did you mean method"),
         ('{"model": "dcn_ode", "options": {"solver": 5}}', "solver is 5; expected"),
         ('{"model": "dcn_ode", "options": {"channels": [4, 16]}}', "expects"),
         ('{"model": "odenet", "options": {"channels": [4, 8]}}', "does not fit its configuration"),

@@ -10,7 +10,7 @@ from fields import MapField, Recorder, VectorField
 from torch import Tensor, nn
 
 from continua import ContinuaWarning
-from continua.ode import SolverConfig, Stats, broadcast_time, checks, solve, solve_with
+from continua.ode import Checkpoint, SolverConfig, Stats, StepControl, broadcast_time, solve, solve_with, solving
 
 F64 = torch.float64
 GRADIENTS = ["direct", "checkpoint", "reversible", "adjoint"]
@@ -51,7 +51,7 @@ def test_a_field_is_told_its_step_and_whether_it_repeats(gradient):
         assert field.seen == ([] if gradient == "direct" else [(index, True) for index in reversed(range(4)) for _ in range(each)])
 
 
-@pytest.mark.parametrize("options", [{}, dict(segments=1), dict(segments="sqrt")])
+@pytest.mark.parametrize("options", [{}, dict(gradient=Checkpoint(1)), dict(gradient=Checkpoint("sqrt"))])
 def test_gradients_are_right_when_the_field_changes_from_step_to_step(options):
     field, y0 = PerStep(6), torch.ones(2, 1, dtype=F64)
     found = []
@@ -142,12 +142,12 @@ def test_time_stays_wide_whatever_the_state(precision, clock):
 
 def test_the_default_dtype_does_not_reach_time_and_step_control():
     field, y0 = VectorField().requires_grad_(False), torch.randn(3, 3, dtype=F64)
-    options = dict(rtol=1e-7, atol=1e-7, controller="pi", save_at=[0.3, 1.0])
+    options = dict(rtol=1e-7, atol=1e-7, save_at=[0.3, 1.0])
     for control in ("batch", "sample"):
-        usual = solve(field, y0, 0.1, 1.0, control=control, **options)
+        usual = solve(field, y0, 0.1, 1.0, control=StepControl(control, "pi"), **options)
         torch.set_default_dtype(torch.bfloat16)
         try:
-            narrow = solve(field, y0, 0.1, 1.0, control=control, **options)
+            narrow = solve(field, y0, 0.1, 1.0, control=StepControl(control, "pi"), **options)
         finally:
             torch.set_default_dtype(torch.float32)
         assert torch.equal(usual.ys, narrow.ys)
@@ -166,7 +166,7 @@ def test_gradients_in_bfloat16_point_the_way_of_those_in_float32():
 
 
 def test_tolerances_below_the_noise_are_warned_about_once_by_name(monkeypatch):
-    monkeypatch.setattr(checks, "_warned", set())
+    monkeypatch.setattr(solving, "_warned", set())
     f = lambda t, y: -y  # noqa: E731
     with pytest.warns(ContinuaWarning, match="rtol=1e-08, atol=1e-08 are below what float32"):
         solve(f, torch.ones(1, 1), 0.0, 0.1, rtol=1e-8, atol=1e-8)
@@ -187,7 +187,7 @@ def test_tolerances_below_the_noise_are_warned_about_once_by_name(monkeypatch):
     ("options", "cost"),
     [
         ({}, lambda tried: 2 + 6 * tried),  # f(t0, y0), one probe for the first step, six per tried step
-        (dict(first_step=0.1), lambda tried: 1 + 6 * tried),
+        (dict(control=StepControl(first_step=0.1)), lambda tried: 1 + 6 * tried),
         (dict(method="tsit5"), lambda tried: 2 + 6 * tried),
         (dict(method="bosh3"), lambda tried: 2 + 3 * tried),
         (dict(method="dopri5", steps=5), lambda tried: 1 + 6 * tried),
@@ -207,7 +207,9 @@ def test_evaluations_are_counted_as_f_sees_them(options, cost, grad):
 
 
 def test_recorded_steps_tell_the_whole_story():
-    solution = solve(lambda t, y: -30 * torch.sin(9 * t) * y, torch.ones(2, 1, dtype=F64), 0.0, 2.0, record_steps=True, first_step=0.5)
+    solution = solve(
+        lambda t, y: -30 * torch.sin(9 * t) * y, torch.ones(2, 1, dtype=F64), 0.0, 2.0, record_steps=True, control=dict(first_step=0.5)
+    )
     stats, log = solution.stats, solution.stats.steps
     assert len(log.t) == stats.accepted + stats.rejected
     assert int(log.accepted.sum()) == stats.accepted
@@ -244,7 +246,8 @@ def test_a_configuration_solves_as_its_keywords_do():
 
 @pytest.mark.parametrize(
     "options",
-    [dict(gradient=g) for g in GRADIENTS] + [dict(save_at=[0.2, 1.0], dense=True), dict(control="sample"), dict(segments="sqrt")],
+    [dict(gradient=g) for g in GRADIENTS]
+    + [dict(save_at=[0.2, 1.0], dense=True), dict(control="sample"), dict(gradient=Checkpoint("sqrt"))],
     ids=str,
 )
 def test_nothing_of_200_solves_stays_alive(options):

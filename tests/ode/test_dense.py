@@ -39,7 +39,7 @@ def test_f_is_never_evaluated_outside_the_interval(t0, t1, tol, method, control,
     y0 = torch.tensor([[1.0, 0.0], [0.5, -2.0]], dtype=F64)
     times = sorted(min(max(t0 + x * (t1 - t0), min(t0, t1)), max(t0, t1)) for x in fractions)
     times = times if t1 > t0 else times[::-1]
-    options = dict(method=method, control=control, first_step=first_step, save_at=times, max_steps=100_000)
+    options = dict(method=method, control=dict(per=control, first_step=first_step, max_steps=100_000), save_at=times)
     solution = solve(field, y0, t0, t1, rtol=max(tol, 1e-6) if method == "heun" else tol, atol=max(tol, 1e-6), **options)
     assert torch.isfinite(solution.ys).all()
     if field.calls:

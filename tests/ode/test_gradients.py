@@ -8,8 +8,8 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.func import functional_call
 
 from continua import ConfigError
-from continua.ode import METHODS, broadcast_time, solve
-from continua.ode.reversible import COUPLING
+from continua.ode import METHODS, Adjoint, Checkpoint, StepControl, broadcast_time, solve
+from continua.ode.gradients.reversible import COUPLING
 
 EXPLICIT = [name for name, tableau in METHODS.items() if tableau.explicit]
 F64 = torch.float64
@@ -85,7 +85,7 @@ def replay(f, y0: Tensor, t0: float, sizes: list[float]) -> Tensor:
 @pytest.mark.parametrize("gradient", ["direct", "checkpoint"])
 def test_an_adaptive_gradient_is_that_of_its_accepted_steps_replayed(gradient):
     field, y0 = VectorField(), 3 * rand(4, 3)
-    options = dict(rtol=1e-7, atol=1e-7, record_steps=True, gradient=gradient, first_step=1.0)
+    options = dict(rtol=1e-7, atol=1e-7, record_steps=True, gradient=gradient, control=StepControl(first_step=1.0))
     start = y0.clone().requires_grad_()
     solution = solve(field, start, 0.0, 2.0, **options)
     log = solution.stats.steps
@@ -108,7 +108,7 @@ CASES = {
     "eighth order": dict(method="dopri8"),
     "saved": dict(save_at=TIMES),
     "saved, eighth order": dict(method="dopri8", save_at=TIMES),
-    "saved, pi": dict(save_at=TIMES, controller="pi"),
+    "saved, pi": dict(save_at=TIMES, control=StepControl(kind="pi")),
     "per sample": dict(control="sample"),
     "per sample, no FSAL": dict(control="sample", method="fehlberg45", rtol=1e-5, atol=1e-5),
     "per sample, saved": dict(control="sample", save_at=TIMES),
@@ -123,7 +123,7 @@ def test_checkpoint_equals_direct(case, segments):
     field, y0 = VectorField(), 3 * rand(5, 3)
     options = {**dict(rtol=1e-6, atol=1e-6), **CASES[case]}
     exact = gradients(field, y0, 0.0, 1.5, gradient="direct", **options)
-    assert relative(gradients(field, y0, 0.0, 1.5, segments=segments, **options), exact) < 1e-10
+    assert relative(gradients(field, y0, 0.0, 1.5, gradient=Checkpoint(segments), **options), exact) < 1e-10
 
 
 @pytest.mark.parametrize("segments", [None, 2, "sqrt"])
@@ -136,13 +136,13 @@ def test_checkpoint_equals_direct_with_an_end_time_per_sample(control, segments,
     times = torch.stack([ENDS * 0 + start, start + (ENDS - start) * 0.3, start + (ENDS - start) * 0.9, ENDS])
     options = dict(rtol=1e-6, atol=1e-6, control=control, save_at=times, steps=steps)
     exact = gradients(field, y0, start, ENDS, gradient="direct", **options)
-    assert relative(gradients(field, y0, start, ENDS, segments=segments, **options), exact) < 1e-10
+    assert relative(gradients(field, y0, start, ENDS, gradient=Checkpoint(segments), **options), exact) < 1e-10
 
 
-@pytest.mark.parametrize("options", [{}, dict(segments="sqrt", save_at=[1.0, 0.4]), dict(control="sample", save_at=[0.4, 0.0])])
+@pytest.mark.parametrize("options", [{}, dict(gradient=Checkpoint("sqrt"), save_at=[1.0, 0.4]), dict(control="sample", save_at=[0.4, 0.0])])
 def test_checkpoint_equals_direct_for_coupled_states(options):
     field, y0 = PairField(), (rand(4, 3, 2, 2), rand(4, 3))
-    direct = {**options, "segments": None, "gradient": "direct"}
+    direct = {**options, "gradient": "direct"}
     found, exact = (gradients(field, y0, 1.0, 0.0, rtol=1e-6, atol=1e-6, **chosen) for chosen in (options, direct))
     assert relative(found, exact) < 1e-10
 
@@ -181,7 +181,7 @@ def test_rejected_steps_leave_no_graph():
 
     y0 = (3 * rand(4, 2)).requires_grad_()
     f = lambda t, y: Counted.apply(torch.stack([y[:, 1], -torch.sin(9 * y[:, 0])], 1))  # noqa: E731
-    solution = solve(f, y0, 0.0, 2.0, rtol=1e-6, atol=1e-6, gradient="direct", first_step=1.0)
+    solution = solve(f, y0, 0.0, 2.0, rtol=1e-6, atol=1e-6, gradient="direct", control=StepControl(first_step=1.0))
     solution.y1.sum().backward()
     assert solution.stats.rejected > 3
     assert counted["forward"] == solution.stats.nfe == 1 + 6 * (solution.stats.accepted + solution.stats.rejected)
@@ -202,9 +202,9 @@ def states_kept(y0: Tensor, **options) -> int:
 def test_memory_follows_the_table_of_gradients():
     for steps in (4, 16, 64):
         assert states_kept(rand(5, 7), steps=steps) == steps
-        assert states_kept(rand(5, 7), steps=steps, segments=1) == 1
-        assert states_kept(rand(5, 7), steps=steps, segments=3) <= 3
-        assert states_kept(rand(5, 7), steps=steps, segments="sqrt") <= 2 * steps**0.5
+        assert states_kept(rand(5, 7), steps=steps, gradient=Checkpoint(1)) == 1
+        assert states_kept(rand(5, 7), steps=steps, gradient=Checkpoint(3)) <= 3
+        assert states_kept(rand(5, 7), steps=steps, gradient=Checkpoint("sqrt")) <= 2 * steps**0.5
         assert states_kept(rand(5, 7), steps=steps, gradient="reversible") == 2
         assert states_kept(rand(5, 7), steps=steps, gradient="adjoint") == 1
         assert states_kept(rand(5, 7), steps=steps, gradient="direct") >= 4 * steps
@@ -276,12 +276,14 @@ def test_reversible_runs_adaptively_and_close_to_direct():
 # --- adjoint ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [{}, dict(save_at=[0.0, 0.4, 1.5]), dict(adjoint_options=dict(norm="full"))])
+@pytest.mark.parametrize("options", [{}, dict(save_at=[0.0, 0.4, 1.5]), dict(gradient=Adjoint(norm="full"))])
 def test_the_adjoint_converges_to_the_exact_gradient(options):
     field, y0 = VectorField(), 2 * rand(4, 3)
-    plain = {key: value for key, value in options.items() if key != "adjoint_options"}
+    plain = {key: value for key, value in options.items() if key != "gradient"}
     exact = gradients(field, y0, 0.0, 1.5, rtol=1e-11, atol=1e-11, **plain)
-    distances = [relative(gradients(field, y0, 0.0, 1.5, rtol=t, atol=t, gradient="adjoint", **options), exact) for t in (1e-3, 1e-6, 1e-9)]
+    distances = [
+        relative(gradients(field, y0, 0.0, 1.5, rtol=t, atol=t, **{"gradient": "adjoint", **options}), exact) for t in (1e-3, 1e-6, 1e-9)
+    ]
     assert distances[0] > distances[1] > distances[2]
     assert distances[2] < 1e-7
 
@@ -289,16 +291,16 @@ def test_the_adjoint_converges_to_the_exact_gradient(options):
 def test_the_adjoint_takes_options_of_its_own():
     field, y0 = VectorField(), rand(4, 3).requires_grad_()
     counts = []
-    for options in (None, dict(rtol=1e-9, atol=1e-9), dict(method="rk4", steps=20)):
-        solution = solve(field, y0, 0.0, 1.0, gradient="adjoint", adjoint_options=options)
+    for gradient in (Adjoint(), Adjoint(rtol=1e-9, atol=1e-9), Adjoint(method="rk4", steps=20)):
+        solution = solve(field, y0, 0.0, 1.0, gradient=gradient)
         solution.y1.sum().backward()
         counts.append(solution.stats.nfe_backward)
     assert counts[0] < counts[1]
     assert counts[2] == 80
     with pytest.raises(ConfigError, match="norm"):
-        solve(field, y0, 0.0, 1.0, gradient="adjoint", adjoint_options=dict(norm="max"))
+        solve(field, y0, 0.0, 1.0, gradient=dict(kind="adjoint", norm="max"))
     with pytest.raises(ConfigError, match="known"):
-        solve(field, y0, 0.0, 1.0, gradient="adjoint", adjoint_options=dict(tolerance=1))
+        solve(field, y0, 0.0, 1.0, gradient=dict(kind="adjoint", tolerance=1))
 
 
 # --- t0 and t1 --------------------------------------------------------------------------------------------------------
@@ -463,7 +465,7 @@ def test_backward_evaluations_are_counted():
         return solution.stats
 
     assert backward(steps=10).nfe_backward == 60  # six stages of dopri5 reach y1
-    assert backward(steps=10, segments=2).nfe_backward == 60 + 2 * 4 * 6  # and all but the last step of each segment once more
+    assert backward(steps=10, gradient=Checkpoint(2)).nfe_backward == 60 + 2 * 4 * 6  # and all but the last step of each segment once more
     assert backward(method="rk4", steps=10, gradient="reversible").nfe_backward == 80
     assert backward(steps=10, gradient="direct").nfe_backward == 0  # autograd evaluates nothing again
     adaptive = backward(rtol=1e-6, atol=1e-6)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from continua.errors import ConfigError, SolverError
-from continua.ode import SolverConfig, Status, Tableau, solve
+from continua.ode import Checkpoint, Implicit, SolverConfig, Status, Tableau, solve
 
 METHODS = ["gauss2", "gauss4", "radau3", "radau5"]
 ORDERS = {"gauss2": 2, "gauss4": 4, "radau3": 3, "radau5": 5}
@@ -172,8 +172,8 @@ def test_a_gauss_step_is_symplectic() -> None:
 def test_all_iterations_reach_the_same_stages(method: str) -> None:
     field, y0 = Net(), double(4, 3)
     newton, fixed, difference = (
-        solve(field, y0, 0.0, 1.0, method=method, steps=4, implicit_options=options).y1
-        for options in (None, FIXED_POINT, dict(jacobian="difference"))
+        solve(field, y0, 0.0, 1.0, method=Implicit(method, **options), steps=4).y1
+        for options in ({}, FIXED_POINT, dict(jacobian="difference"))
     )
     torch.testing.assert_close(fixed, newton, rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(difference, newton, rtol=1e-10, atol=1e-10)
@@ -184,7 +184,7 @@ def test_all_iterations_reach_the_same_stages(method: str) -> None:
 def test_a_sample_is_the_same_alone_and_among_others(solver: str) -> None:
     """At a loose tolerance easy samples stop early: one more iteration because of a neighbour would show."""
     y0 = torch.tensor([[0.02, 0.1], [0.5, 0.3], [1.2, -1.0], [0.0, 0.0]], dtype=torch.float64)
-    options = dict(method="radau5", steps=3, implicit_options=dict(solver=solver, tol=1e-2))
+    options = dict(method=Implicit("radau5", solver=solver, tol=1e-2), steps=3)
     together = solve(lambda t, y: -(y**3), y0, 0.0, 0.6, **options).y1
     for index in range(len(y0)):
         alone = solve(lambda t, y: -(y**3), y0[index : index + 1], 0.0, 0.6, **options).y1
@@ -194,7 +194,7 @@ def test_a_sample_is_the_same_alone_and_among_others(solver: str) -> None:
 @torch.no_grad()
 def test_a_small_krylov_space_needs_more_iterations_and_gives_the_same() -> None:
     field, y0 = Stiff([-50.0, -20.0, -5.0, -1.0, -0.1]), double(2, 5)
-    large, small = (solve(field, y0, 0.0, 1.0, method="gauss4", steps=5, implicit_options=dict(krylov=k)) for k in (50, 6))
+    large, small = (solve(field, y0, 0.0, 1.0, method=Implicit("gauss4", krylov=k), steps=5) for k in (50, 6))
     torch.testing.assert_close(small.y1, large.y1, rtol=1e-9, atol=1e-10)
     assert small.stats.nfe > large.stats.nfe
 
@@ -225,9 +225,9 @@ def test_every_call_of_f_is_counted() -> None:
         return -y + torch.sin(t)
 
     y0 = double(2, 3).requires_grad_()
-    for options in (None, FIXED_POINT, dict(jacobian="difference")):
+    for options in ({}, FIXED_POINT, dict(jacobian="difference")):
         calls = 0
-        solution = solve(field, y0, 0.0, 1.0, method="gauss4", steps=3, implicit_options=options)
+        solution = solve(field, y0, 0.0, 1.0, method=Implicit("gauss4", **options), steps=3)
         assert solution.stats.nfe == calls
         solution.y1.sum().backward()
         assert solution.stats.nfe + solution.stats.nfe_backward == calls
@@ -252,15 +252,15 @@ def test_a_field_that_ignores_its_state_is_a_quadrature() -> None:
 
 @pytest.mark.parametrize(
     ("method", "options"),
-    [*((method, None) for method in (*METHODS, LOBATTO, SDIRK)), ("gauss4", FIXED_POINT)],
+    [*((method, {}) for method in (*METHODS, LOBATTO, SDIRK)), ("gauss4", FIXED_POINT)],
     ids=lambda value: getattr(value, "name", str(value)),
 )
-def test_gradient_is_that_of_the_steps(method: "str | Tableau", options: "dict[str, str] | None") -> None:
+def test_gradient_is_that_of_the_steps(method: "str | Tableau", options: dict[str, str]) -> None:
     y0, matrix = double(2, 2).requires_grad_(), double(2, 2).requires_grad_()
 
     def end(y: Tensor, m: Tensor) -> Tensor:
         field = lambda t, y: torch.tanh(y @ m) * (1 + t)  # noqa: E731
-        return solve(field, y, 0.0, 1.0, method=method, steps=2, params=[m], implicit_options=options).y1
+        return solve(field, y, 0.0, 1.0, method=Implicit(method, **options), steps=2, params=[m]).y1
 
     assert torch.autograd.gradcheck(end, (y0, matrix), fast_mode=True)
 
@@ -285,7 +285,7 @@ def gradients(field: nn.Module, y0: Tensor, **keywords: object) -> list[Tensor]:
 def test_segments_change_nothing(segments: "int | str") -> None:
     field, y0 = Net(), double(3, 3)
     expected = gradients(field, y0, method="gauss4", steps=5)
-    for found, wanted in zip(gradients(field, y0, method="gauss4", steps=5, segments=segments), expected, strict=True):
+    for found, wanted in zip(gradients(field, y0, method="gauss4", steps=5, gradient=Checkpoint(segments)), expected, strict=True):
         assert torch.equal(found, wanted)
 
 
@@ -325,7 +325,7 @@ def test_a_field_without_second_derivatives_works_by_differences() -> None:
     def end(y: Tensor, exact: bool) -> Tensor:
         field = (lambda t, y: -(y**3)) if exact else (lambda t, y: Once.apply(y))
         options = dict(jacobian="exact" if exact else "difference")
-        return solve(field, y, 0.0, 1.0, method="gauss4", steps=3, implicit_options=options).y1.sum()
+        return solve(field, y, 0.0, 1.0, method=Implicit("gauss4", **options), steps=3).y1.sum()
 
     y0 = double(3, 2).requires_grad_()
     (found,), (wanted,) = (torch.autograd.grad(end(y0, exact), y0) for exact in (False, True))
@@ -343,7 +343,7 @@ def stiff_sample(t: Tensor, y: Tensor) -> Tensor:
 
 def test_fixed_point_says_that_it_did_not_converge_and_for_which_sample() -> None:
     with pytest.raises(SolverError, match=r"did not converge .* samples \[1\].*newton") as caught:
-        solve(stiff_sample, torch.ones(3, 2, dtype=torch.float64), 0.0, 1.0, method="radau5", steps=4, implicit_options=FIXED_POINT)
+        solve(stiff_sample, torch.ones(3, 2, dtype=torch.float64), 0.0, 1.0, method=Implicit("radau5", **FIXED_POINT), steps=4)
     assert caught.value.status is Status.NOT_CONVERGED
     assert caught.value.samples == [1]
     assert caught.value.t == 0.0
@@ -351,7 +351,7 @@ def test_fixed_point_says_that_it_did_not_converge_and_for_which_sample() -> Non
 
 def test_status_keeps_the_last_good_state_and_its_gradient() -> None:
     field = lambda t, y: -(1 + 200 * (t > 0.5)) * y  # noqa: E731
-    options = dict(method="gauss2", steps=4, implicit_options=FIXED_POINT)
+    options = dict(method=Implicit("gauss2", **FIXED_POINT), steps=4)
     y0 = torch.ones(2, 1, dtype=torch.float64, requires_grad=True)
     solution = solve(field, y0, 0.0, 1.0, on_failure="status", **options)
     assert solution.status == (Status.NOT_CONVERGED,) * 2
@@ -371,18 +371,18 @@ def test_a_rate_that_is_not_finite_is_called_that() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (dict(max_iteration=3), "did you mean 'max_iterations'"),
+        (dict(max_iteration=3), "did you mean max_iterations"),
         (dict(solver="broyden"), "'newton', 'fixed_point'"),
         (dict(tol=0.0), "between 0 and 1"),
         (dict(max_iterations=0), "max_iterations=0"),
         (dict(krylov=2.5), "krylov=2.5"),
         (dict(jacobian="none"), "'exact', 'difference'"),
-        ("newton", "expected a dict"),
+        (dict(tableau="rk4"), "rk4 is explicit"),
     ],
 )
-def test_wrong_options_are_named(options: object, words: str) -> None:
+def test_wrong_options_are_named(options: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        SolverConfig(method="gauss2", steps=1, implicit_options=options)
+        SolverConfig(method={"tableau": "gauss2", **options}, steps=1)
 
 
 @pytest.mark.parametrize("gradient", ["direct", "reversible", "adjoint"])

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from continua.ode.krylov import Operator, gmres
+from continua.ode.implicit.krylov import Operator, gmres
 
 
 def of(matrices: Tensor) -> Operator:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from continua import SolverError
-from continua.ode import Controller, SolverConfig, Status
-from continua.ode.control import NextStep, Problem
-from continua.ode.loops import BatchSteps, FixedSteps
+from continua.ode import SolverConfig, Status, StepControl
+from continua.ode.control import NextStep
+from continua.ode.integration import BatchSteps, FixedSteps, Integration
 from continua.ode.rate import Rate
 from continua.ode.sample import SampleSteps
 from continua.ode.stepper import Attempt
@@ -41,12 +41,13 @@ class Pretend:
         return attempt.stages[-1]
 
 
-def problem(stepper: Pretend, batch: int = 1, t0=0.0, t1=1.0, **options) -> Problem:
+def problem(stepper: Pretend, batch: int = 1, t0=0.0, t1=1.0, **options) -> Integration:
     """Tolerances for which the error ratio is the error itself: a state of zeros would be scaled by atol alone."""
-    config = SolverConfig(**{**dict(rtol=1e-300, atol=1.0, first_step=0.1), **options})
+    control = {"first_step": 0.1, **options.pop("control", {})}
+    config = SolverConfig(rtol=1e-300, atol=1.0, control=control, **options)
     y0 = (torch.zeros(batch, 1, dtype=F64),)
     rate = Rate(lambda t, y: torch.ones_like(y), y0, True)
-    return Problem(rate, stepper, config, y0, t0, t1, 1, 1)
+    return Integration(rate, stepper, config, y0, t0, t1)
 
 
 def run(loop) -> list:
@@ -62,7 +63,7 @@ def constant(value: float):
 
 @given(st.floats(1e-9, 1e9), st.floats(0.3, 0.99), st.floats(0.05, 0.9), st.floats(1.1, 20), st.integers(2, 8))
 def test_the_plain_controller_is_its_formula(ratio, safety, low, high, k):
-    choose = NextStep(Controller(safety=safety, factor_min=low, factor_max=high), k)
+    choose = NextStep(StepControl(safety=safety, factor_min=low, factor_max=high), k)
     accept = torch.tensor(ratio <= 1)
     found = float(choose(torch.tensor(2.0, dtype=F64), torch.tensor(ratio, dtype=F64), accept))
     factor = safety * ratio ** (-1 / k)
@@ -71,7 +72,7 @@ def test_the_plain_controller_is_its_formula(ratio, safety, low, high, k):
 
 
 def test_the_pi_controller_remembers_the_last_accepted_error_and_holds_after_a_rejection():
-    choose = NextStep(Controller("pi"), 5)
+    choose = NextStep(StepControl(kind="pi"), 5)
     h = torch.tensor(1.0, dtype=F64)
 
     def ask(ratio: float) -> float:
@@ -88,7 +89,7 @@ def test_the_pi_controller_remembers_the_last_accepted_error_and_holds_after_a_r
 @pytest.mark.parametrize(("ratio", "factor"), [(0.0, 10.0), (nan, 0.2), (float("inf"), 0.2)])
 def test_errors_that_are_no_numbers_have_a_factor_too(ratio, factor):
     error = torch.tensor(ratio, dtype=F64)
-    assert float(NextStep(Controller(), 5)(torch.tensor(1.0, dtype=F64), error, error <= 1)) == pytest.approx(factor)
+    assert float(NextStep(StepControl(), 5)(torch.tensor(1.0, dtype=F64), error, error <= 1)) == pytest.approx(factor)
 
 
 # --- fixed steps ------------------------------------------------------------------------------------------------------
@@ -96,7 +97,7 @@ def test_errors_that_are_no_numbers_have_a_factor_too(ratio, factor):
 
 @pytest.mark.parametrize("t1", [1.0, -0.7])
 def test_fixed_steps_are_equal_and_end_on_the_end(t1):
-    steps = run(FixedSteps(problem(Pretend(constant(0.0)), t1=t1), 7))
+    steps = run(FixedSteps(problem(Pretend(constant(0.0)), t1=t1, steps=7)))
     assert [step.index for step in steps] == list(range(7))
     assert all(after.t == before.t_next for before, after in pairwise(steps))
     assert (steps[0].t, steps[-1].t_next) == (0.0, t1)
@@ -128,7 +129,7 @@ def test_a_rejected_step_is_tried_again_from_the_same_place():
 def test_the_batch_is_judged_by_its_root_mean_square():
     """One sample at twice the tolerance among three at none: √(4/4) = 1 is just accepted."""
     stepper = Pretend(lambda t, h: torch.tensor([2.0, 0.0, 0.0, 0.0], dtype=F64))
-    loop = BatchSteps(problem(stepper, batch=4, first_step=1.0))
+    loop = BatchSteps(problem(stepper, batch=4, control=dict(first_step=1.0)))
     assert len(run(loop)) == 1
     assert loop.stats.rejected == 0
 
@@ -138,7 +139,7 @@ def test_the_batch_is_judged_by_its_root_mean_square():
 def test_a_loop_reaches_any_end_whatever_the_rounding(t0, length, relative):
     """Also when t + h lands on t1 by rounding, which must end the solve and not count as a step without length."""
     t1 = t0 + length
-    loop = BatchSteps(problem(Pretend(constant(0.9)), t0=t0, t1=t1, first_step=max(relative * length, 1e-12), max_steps=2000))
+    loop = BatchSteps(problem(Pretend(constant(0.9)), t0=t0, t1=t1, control=dict(first_step=max(relative * length, 1e-12), max_steps=2000)))
     steps = run(loop)
     assert loop.status == (Status.SUCCESS,)
     if steps:
@@ -149,7 +150,7 @@ def test_a_loop_reaches_any_end_whatever_the_rounding(t0, length, relative):
 def test_a_step_that_lands_on_the_end_by_rounding_ends_the_solve():
     t0, t1 = 1e6, 1e6 + 1e-6
     span = t1 - t0
-    loop = BatchSteps(problem(Pretend(constant(0.5)), t0=t0, t1=t1, first_step=span * (1 - 1e-6)))
+    loop = BatchSteps(problem(Pretend(constant(0.5)), t0=t0, t1=t1, control=dict(first_step=span * (1 - 1e-6))))
     assert len(run(loop)) == 1
     assert loop.status == (Status.SUCCESS,)
 
@@ -164,7 +165,7 @@ def test_a_step_that_lands_on_the_end_by_rounding_ends_the_solve():
         (constant(2.0), {}, Status.STEP_UNDERFLOW),
         (constant(nan), {}, Status.STEP_UNDERFLOW),
         (lambda t, h: torch.where(t + h > 1.5, 9.0, 0.1).to(F64), {}, Status.STEP_UNDERFLOW),  # a wall on the way
-        (constant(0.9), dict(max_steps=3), Status.MAX_STEPS),
+        (constant(0.9), dict(control=dict(max_steps=3)), Status.MAX_STEPS),
     ],
     ids=["never", "undefined", "wall", "too many"],
 )
@@ -219,7 +220,7 @@ def test_each_sample_follows_its_own_errors():
         seen.append(len(h))
         return h / limits[-len(h) :]  # the faster ones leave first
 
-    loop = SampleSteps(problem(Pretend(rule), batch=3, controller=Controller(accept_factor_min=0.2)))
+    loop = SampleSteps(problem(Pretend(rule), batch=3, control=dict(accept_factor_min=0.2)))
     run(loop)
     assert loop.status == (Status.SUCCESS,) * 3
     assert torch.allclose(loop.y[0], torch.ones(3, 1, dtype=F64))

@@ -15,7 +15,7 @@ from fields import MapField
 from scipy.integrate import solve_ivp
 from torch import Tensor
 
-from continua.ode import METHODS, Controller, solve
+from continua.ode import METHODS, StepControl, solve
 
 TOLERANCES = [10.0**-k for k in range(3, 10)]
 DOPRI5 = METHODS["dopri5"]
@@ -92,7 +92,7 @@ def reference(name: str) -> Tensor:
 def errors(name: str, tol: float) -> tuple[float, ...]:
     """Global errors (RMS at the end) of our dopri5 and of SciPy's RK45 at the same tolerances."""
     trial = TRIALS[name]
-    ours = solve(trial.batched, trial.start(), trial.t0, trial.t1, rtol=tol, atol=tol, max_steps=10_000).y1[0]
+    ours = solve(trial.batched, trial.start(), trial.t0, trial.t1, rtol=tol, atol=tol, control=StepControl(max_steps=10_000)).y1[0]
     theirs = solve_ivp(trial.in_numpy, (trial.t0, trial.t1), trial.y0, method="RK45", rtol=tol, atol=tol).y[:, -1]
     return tuple(float((y - reference(name)).square().mean().sqrt()) for y in (ours, torch.from_numpy(theirs)))
 
@@ -112,7 +112,9 @@ def test_error_falls_with_the_tolerance_for_every_adaptive_method(name, method):
     trial = TRIALS[name]
     found = []
     for tol in (1e-4, 1e-7):
-        y1 = solve(trial.batched, trial.start(), trial.t0, trial.t1, method=method, rtol=tol, atol=tol, max_steps=10_000).y1[0]
+        y1 = solve(
+            trial.batched, trial.start(), trial.t0, trial.t1, method=method, rtol=tol, atol=tol, control=StepControl(max_steps=10_000)
+        ).y1[0]
         found.append(float((y1 - reference(name)).abs().max()))
     assert found[0] < 300 * 1e-4
     assert found[1] < min(300 * 1e-7, found[0] / 50)
@@ -162,8 +164,8 @@ def test_steps_of_each_sample_are_those_of_torchode(tol, first_step, end):
     adjoint = torchode.AutoDiffAdjoint(torchode.Dopri5(torchode.ODETerm(swing)), controller)
     dt0 = None if first_step is None else torch.full_like(t0, first_step).copysign(t1)
     theirs = adjoint.solve(torchode.InitialValueProblem(y0, t0, t1), term=torchode.ODETerm(swing), dt0=dt0)
-    options = dict(method=DOPRI5, controller=Controller(accept_factor_min=0.2), first_step=first_step)
-    ours = solve(swing, y0, t0, t1, control="sample", rtol=tol, atol=tol, **options)
+    options = dict(method=DOPRI5, control=StepControl("sample", accept_factor_min=0.2, first_step=first_step))
+    ours = solve(swing, y0, t0, t1, rtol=tol, atol=tol, **options)
     # torchode reaches the end as t + (t1 − t), which may miss it by a rounding error and then takes one more, empty step.
     empty = theirs.stats["n_accepted"] - ours.stats.accepted
     assert ((empty == 0) | (empty == 1)).all()

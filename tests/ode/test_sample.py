@@ -27,10 +27,10 @@ def pendulums(batch: int, spread: float = 1.2) -> Tensor:
 
 
 @pytest.mark.parametrize("method", ["dopri5", "tsit5", "fehlberg45", "bosh3"])
-@pytest.mark.parametrize("controller", ["i", "pi"])
-def test_a_sample_alone_and_among_64_others_is_the_same_to_the_bit(method, controller):
+@pytest.mark.parametrize("kind", ["i", "pi"])
+def test_a_sample_alone_and_among_64_others_is_the_same_to_the_bit(method, kind):
     y0 = pendulums(65)
-    options = dict(method=method, controller=controller, control="sample", rtol=1e-4, atol=1e-4, save_at=[0.5, 1.9])
+    options = dict(method=method, control=dict(per="sample", kind=kind), rtol=1e-4, atol=1e-4, save_at=[0.5, 1.9])
     together = solve(swing, y0, 0.0, 2.0, **options)
     assert len(together.stats.accepted.unique()) > 5
     for row in (0, 17, 64):
@@ -176,7 +176,7 @@ def test_shared_save_times_must_lie_in_every_interval():
         (dict(steps=2), 1.0, ()),
         ({}, torch.tensor([1.0, 2.0]), (2,)),
         (dict(steps=2), torch.tensor([1.0, 2.0]), (2,)),
-        (dict(control="sample", first_step=5.0, rtol=9.0), 1.0, (2,)),
+        (dict(control=dict(per="sample", first_step=5.0), rtol=9.0), 1.0, (2,)),
         (dict(control="sample", steps=2), 1.0, (2,)),
     ],
 )

@@ -95,7 +95,7 @@ def test_a_wrong_tableau_is_refused_with_what_is_wrong(change, message):
 
 def test_a_misspelt_method_is_told_the_nearest():
     y0 = torch.ones(1, 1)
-    with pytest.raises(ConfigError, match="did you mean 'dopri5'"):
+    with pytest.raises(ConfigError, match="did you mean dopri5"):
         solve(wave, y0, 0.0, 1.0, method="dorpi5")
 
 

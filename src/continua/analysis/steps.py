@@ -94,9 +94,10 @@ def steps(model: Any, batches: Batches, *, shown: int = 5, advance: Callable[[in
 
 def per_image(model: Any, **solver: Any) -> Any:
     """The same network, each image with its own adaptive steps."""
-    if not any(has_time(block) for block in model.blocks):
+    solvers = [block.solver for block in model.blocks if has_time(block)]
+    if not solvers:
         raise ConfigError(f"{model.name or 'this network'} has no ODE block, so no solver that takes steps")
-    net = model.with_solver(**{"control": "sample", "gradient": "checkpoint", "segments": None, **solver})
+    net = model.with_solver(**{"control": solvers[0].control.replace(per="sample"), "gradient": "checkpoint", **solver})
     if any(block.solver.steps is not None for block in net.blocks if has_time(block)):
         raise ConfigError("this network takes a fixed number of steps for every image; choose adaptive ones: steps=None, method='dopri5'")
     return net.eval()

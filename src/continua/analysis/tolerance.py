@@ -94,13 +94,14 @@ def tolerance(
 
 def _settings(solver: Any, tolerances: Sequence[float], method: str | None, fixed: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
     adaptive = method or (solver.tableau.name if solver.steps is None else "dopri5")
-    gradient = dict(gradient="checkpoint", segments=None)  # none is taken; every method allows this one
+    gradient = dict(gradient="checkpoint")  # none is taken; every method allows this one
     found = [(f"{adaptive}, {tol:g}", dict(method=adaptive, steps=None, rtol=tol, atol=tol, **gradient)) for tol in sorted(tolerances)]
     for text in fixed:
         name, _, count = text.partition(":")
         if not count.isdigit() or int(count) < 1:
             raise ConfigError(f"fixed steps {text!r}; expected a method and a number of steps, for example rk4:2")
-        found.append((f"{name}, {count} step{'s' * (int(count) != 1)}", dict(method=name, steps=int(count), control="batch", **gradient)))
+        together = solver.control.replace(per="batch")
+        found.append((f"{name}, {count} step{'s' * (int(count) != 1)}", dict(method=name, steps=int(count), control=together, **gradient)))
     if not found:
         raise ConfigError("nothing to compare: give some tolerances or some fixed steps")
     return found

@@ -86,7 +86,7 @@ class CoupledField(nn.Module):
             return
         what = f"BatchNorm with one set per step ({self.steps} of them)"
         instead = f"use method='euler', steps={self.steps} with gradient='checkpoint' or 'direct', or build the network with norm='group'"
-        if solver.steps is None or solver.control == "sample":
+        if solver.steps is None or solver.control.per == "sample":
             raise ConfigError(f"{what} needs fixed steps: {solver.tableau.name} chooses its own; {instead}")
         if solver.tableau.stages != 1 or not solver.tableau.explicit:
             raise ConfigError(
@@ -95,9 +95,9 @@ class CoupledField(nn.Module):
             )
         if solver.steps != self.steps:
             raise ConfigError(f"{what} needs as many steps; the solver takes {solver.steps}. Build the network with steps={solver.steps}")
-        if solver.gradient in ("reversible", "adjoint"):
+        if not solver.gradient.same_points:
             raise ConfigError(
-                f"{what} needs every state of the forward pass again in backward; gradient={solver.gradient!r} evaluates f elsewhere; "
+                f"{what} needs every state of the forward pass again in backward; gradient={solver.gradient} evaluates f elsewhere; "
                 f"{instead}"
             )
 

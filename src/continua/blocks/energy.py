@@ -19,10 +19,10 @@ State = tuple[Tensor, ...]
 
 
 class EnergyRate:
-    """The rate of change of (h, energies), given that of h. `gradient` is the solver's."""
+    """The rate of change of (h, energies), given that of h. `keeps_graph`: whether the solver's gradient does."""
 
-    def __init__(self, rate: Callable[[Tensor, Tensor], Tensor], h: Tensor, names: Sequence[str], gradient: str) -> None:
-        self.rate, self.names, self.direct = rate, tuple(names), gradient == "direct"
+    def __init__(self, rate: Callable[[Tensor, Tensor], Tensor], h: Tensor, names: Sequence[str], keeps_graph: bool) -> None:
+        self.rate, self.names, self.keeps_graph = rate, tuple(names), keeps_graph
         self.probe = torch.randint_like(h, 2) * 2 - 1 if "jacobian" in self.names else None
 
     def __call__(self, t: Tensor, state: State) -> State:
@@ -36,7 +36,7 @@ class EnergyRate:
     def _with_product(self, t: Tensor, h: Tensor, probe: Tensor) -> State:
         """f and εᵀ ∂f/∂h; both with a graph where they will be differentiated."""
         wanted = torch.is_grad_enabled()
-        graph = wanted and (h.requires_grad or self.direct)
+        graph = wanted and (h.requires_grad or self.keeps_graph)
         with torch.enable_grad():
             point = h if graph and h.requires_grad else h.detach().requires_grad_()
             change = self.rate(t, point)
@@ -55,9 +55,9 @@ def check_energies(names: Sequence[str], solver: SolverConfig) -> None:
     for name in names:
         if name not in ENERGIES:
             raise ConfigError(f"there is no energy {name!r}; known: {', '.join(ENERGIES)}")
-    if names and solver.gradient not in ("checkpoint", "direct"):
-        raise ConfigError(f"energies of a trajectory need gradient='checkpoint' or 'direct'; the solver has gradient={solver.gradient!r}")
-    if "jacobian" in names and solver.control == "sample":
+    if names and not solver.gradient.same_points:
+        raise ConfigError(f"energies of a trajectory need gradient='checkpoint' or 'direct'; the solver has gradient={solver.gradient}")
+    if "jacobian" in names and solver.control.per == "sample":
         raise ConfigError("the Jacobian energy needs one step for all samples: its probe belongs to the whole batch; use control='batch'")
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from continua.blocks.energy import EnergyRate, check_energies
 from continua.errors import ConfigError
-from continua.ode import ExplicitStepper, Rate, Solution, SolverConfig, Stats, solve_with
+from continua.ode import Solution, SolverConfig, Stats, solve_with
 
 
 class ODEBlock(nn.Module):
@@ -47,9 +47,7 @@ class ODEBlock(nn.Module):
 
     def forward(self, h: Tensor, t1: "float | Tensor | None" = None) -> Tensor:
         """h(t1); t1 may be given per call, also one per sample."""
-        if torch.compiler.is_compiling():
-            return self._drop(self._unrolled(h, self.t1 if t1 is None else t1), dim=1)
-        if self._tracked and self.training and torch.is_grad_enabled():
+        if self._tracked and self.training and torch.is_grad_enabled() and not torch.compiler.is_compiling():
             return self._drop(self._solve_with_energies(h, self.t1 if t1 is None else t1), dim=1)
         return self._drop(self.solve(h, t1).y1, dim=1)
 
@@ -62,6 +60,10 @@ class ODEBlock(nn.Module):
         end = self.t1 if t1 is None else t1
         h = self._widen(h)
         rate, tensors = self._prepare(h, end)
+        if torch.compiler.is_compiling():  # a graph holds no statistics
+            self._check_one_graph(h, end, tensors)
+            self.stats = None
+            return solve_with(self.solver, rate, h, self.t0, end, params=tensors, **options)
         solution = solve_with(self.solver, rate, h, self.t0, end, params=tensors, **options)
         solution.stats.routes = getattr(rate, "routes", dict)()
         self.stats = solution.stats
@@ -72,7 +74,9 @@ class ODEBlock(nn.Module):
         h = self._widen(h)
         rate, tensors = self._prepare(h, end)
         start = (h, *(h.new_zeros(len(h)) for _ in self._tracked))
-        solution = solve_with(self.solver, EnergyRate(rate, h, self._tracked, self.solver.gradient), start, self.t0, end, params=tensors)
+        solution = solve_with(
+            self.solver, EnergyRate(rate, h, self._tracked, self.solver.gradient.keeps_graph), start, self.t0, end, params=tensors
+        )
         solution.stats.routes = getattr(rate, "routes", dict)()
         self.stats = solution.stats
         self.energies = dict(zip(self._tracked, solution.y1[1:], strict=True))
@@ -87,40 +91,21 @@ class ODEBlock(nn.Module):
 
     def why_not_one_graph(self) -> str | None:
         """What keeps this block from becoming one graph for export or `torch.compile`; None if nothing does."""
-        solver, switch = self.solver, "switch to explicit fixed steps first: net.with_solver(method='rk4', steps=4, gradient='direct')"
-        if solver.steps is None:
-            return f"{solver.tableau.name} chooses its steps from the data, which cannot be one graph for export or torch.compile; {switch}"
-        if not solver.tableau.explicit:
-            return f"{solver.tableau.name} iterates until it has converged, which cannot be one graph; {switch}"
-        if solver.gradient == "reversible":
-            return f"gradient='reversible' steps by a scheme of its own, which is not traced; {switch}"
-        return None
+        return self.solver.why_not_one_graph()
 
-    def _unrolled(self, h: Tensor, end: Any) -> Tensor:
-        """The same fixed steps without checks and statistics, which a graph cannot hold: it may not even know the size of the batch."""
+    def _check_one_graph(self, h: Tensor, end: Any, tensors: Sequence[Tensor]) -> None:
+        """Refuse what a compiled or exported block cannot do."""
         problem = self.why_not_one_graph()
         if problem is not None:
             raise ConfigError(problem)
         if isinstance(end, Tensor) and end.ndim:
             raise ConfigError("an end time per sample cannot be compiled; call the block outside torch.compile")
-        h = self._widen(h)
-        f, tensors = self._prepare(h, end)
-        solver = self.solver
-        if solver.gradient != "direct" and torch.is_grad_enabled() and any(part.requires_grad for part in (h, *tensors)):
+        gradient = self.solver.gradient
+        if not gradient.keeps_graph and torch.is_grad_enabled() and any(part.requires_grad for part in (h, *tensors)):
             raise ConfigError(
-                f"gradient={solver.gradient!r} takes its steps again in backward, which one compiled graph cannot; "
+                f"gradient={gradient} takes its steps again in backward, which one compiled graph cannot; "
                 "use net.with_solver(gradient='direct'), or torch.no_grad() for inference"
             )
-        rate, stepper = Rate(f, (h,), single=True), ExplicitStepper(solver.tableau)
-        steps = solver.steps or 0
-        state, first, t, size = (h,), None, self.t0, (end - self.t0) / steps
-        for index in range(steps):
-            t_next = end if index == steps - 1 else self.t0 + (index + 1) * size
-            rate.on_step(index, False)
-            attempt = stepper.step(rate, t, t_next, state, first)
-            state, t, first = attempt.y1, t_next, stepper.next_first(attempt)
-        self.stats = None
-        return state[0]
 
     def _widen(self, h: Tensor) -> Tensor:
         return torch.cat([h, torch.zeros_like(h[:, :1]).expand(-1, self.augment, -1, -1)], dim=1) if self.augment else h
@@ -130,6 +115,7 @@ class ODEBlock(nn.Module):
 
     def extra_repr(self) -> str:
         solver = self.solver
-        how = f"{solver.steps} steps" if solver.steps else f"rtol={solver.rtol:g}, atol={solver.atol:g}, control={solver.control}"
+        how = f"{solver.steps} steps" if solver.steps else f"rtol={solver.rtol:g}, atol={solver.atol:g}, control={solver.control.per}"
         extra = f", augment={self.augment}" if self.augment else ""
-        return f"t in [{self.t0:g}, {self.t1:g}], {solver.tableau.name}, {how}, gradient={solver.gradient}{extra}"
+        gradient = str(solver.gradient).strip("'")
+        return f"t in [{self.t0:g}, {self.t1:g}], {solver.tableau.name}, {how}, gradient={gradient}{extra}"

@@ -71,10 +71,11 @@ def probabilities(model: Any, image: Tensor, found: Path) -> np.ndarray:
 
 def recording(model: Any) -> Any:
     """The same network with statistics of its own that keep every step. Where that is cheap, images of a batch do not share their steps."""
-    adaptive = any(has_time(block) and block.solver.steps is None and block.solver.tableau.explicit for block in model.blocks)
+    solvers = [block.solver for block in model.blocks if has_time(block)]
+    adaptive = [solver for solver in solvers if solver.steps is None and solver.tableau.explicit]
     # A filter that moves would be realised for each image at each of its own times.
     still = not any(getattr(module, "time_dependent", False) for module in model.modules())
-    alone = dict(control="sample", gradient="checkpoint", segments=None) if adaptive and still else {}
+    alone = dict(control=adaptive[0].control.replace(per="sample"), gradient="checkpoint") if adaptive and still else {}
     return solved_by(model, Solver(), record_steps=True, **alone)
 
 

@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +171,6 @@ def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
     plain: dict[str, Any] = {}
     for name, value in options.items():
         if isinstance(value, SolverConfig):
-            default = asdict(SolverConfig())
-            value = {key: item for key, item in asdict(value).items() if item != default[key]}
+            value = value.plain()
         plain[name] = list(value) if isinstance(value, tuple) else value
     return plain

@@ -1,27 +1,45 @@
 """DEPTH: integrate dh/dt = f(t, h) for batches of states of any shape. Knows tensors, knows nothing of images or networks."""
 
-from continua.ode.config import Controller, ImplicitOptions, SolverConfig
+from continua.ode.config import SolverConfig
+from continua.ode.control import StepControl
+from continua.ode.gradients import Adjoint, Checkpoint, Direct, ForwardPass, Gradient, Reversible, connect
+from continua.ode.implicit import Implicit
+from continua.ode.integration import Integration, Steps
+from continua.ode.plain import upgrade_solver_options
 from continua.ode.rate import Rate, broadcast_time, replaying
 from continua.ode.solution import Solution, Stats, Status, StepLog
-from continua.ode.solve import solve, solve_with
-from continua.ode.stepper import ExplicitStepper
+from continua.ode.solving import solve, solve_with
+from continua.ode.stepper import ExplicitStepper, ParameterGradients, Step, Stepper
 from continua.ode.tableau import METHODS, Tableau, find_method
 
 __all__ = [
     "METHODS",
-    "Controller",
+    "Adjoint",
+    "Checkpoint",
+    "Direct",
     "ExplicitStepper",
-    "ImplicitOptions",
+    "ForwardPass",
+    "Gradient",
+    "Implicit",
+    "Integration",
+    "ParameterGradients",
     "Rate",
+    "Reversible",
     "Solution",
     "SolverConfig",
     "Stats",
     "Status",
+    "Step",
+    "StepControl",
     "StepLog",
+    "Stepper",
+    "Steps",
     "Tableau",
     "broadcast_time",
+    "connect",
     "find_method",
     "replaying",
     "solve",
     "solve_with",
+    "upgrade_solver_options",
 ]

@@ -2,122 +2,63 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
 from math import isfinite
-from typing import Any, Literal
+from typing import Any, Literal, Never
 
 from continua.errors import ConfigError
-from continua.ode.tableau import Tableau, find_method
+from continua.ode.control import Per, StepControl
+from continua.ode.gradients import Gradient, find_gradient
+from continua.ode.implicit import Implicit
+from continua.ode.plain import Options, Plain, build, refuse_unknown
+from continua.ode.tableau import Tableau, find_method, name_of
 
 
-@dataclass(frozen=True)
-class Controller:
-    """How the next step follows from the error of the last one.
-
-    With r the error relative to the tolerance and k the order of the error estimate, the next step is h · clip(safety · r^(−α) ·
-    r_prev^β, factor_min, factor_max). `"i"` has α = 1/k, β = 0: the papers' and torchdiffeq's. `"pi"` has α = 0.7/k, β = 0.4/k
-    (Gustafsson 1991; Hairer & Wanner II, §IV.2). After an accepted step the factor is at least `accept_factor_min`, after a
-    rejected one at most 1, and the step that follows a rejection does not grow when `hold_after_rejection` is set.
-    """
-
-    kind: Literal["i", "pi"] = "i"
-    safety: float = 0.9
-    factor_min: float = 0.2
-    factor_max: float = 10.0
-    accept_factor_min: float | None = None  # "i": 1, as torchdiffeq; "pi": factor_min
-    alpha: float | None = None  # both exponents as multiples of 1/k
-    beta: float | None = None
-    hold_after_rejection: bool | None = None  # "i": no, as torchdiffeq; "pi": yes, as Hairer
-
-    def __post_init__(self) -> None:
-        if self.kind not in ("i", "pi"):
-            raise ConfigError(f"controller kind {self.kind!r} is not known; expected 'i' or 'pi'")
-        if not (0 < self.safety <= 1 and 0 < self.factor_min < 1 < self.factor_max):
-            given = f"safety={self.safety}, factor_min={self.factor_min}, factor_max={self.factor_max}"
-            raise ConfigError(f"controller: {given}; expected 0 < safety ≤ 1 and 0 < factor_min < 1 < factor_max")
-        plain = self.kind == "i"
-        defaults = dict(
-            accept_factor_min=1.0 if plain else self.factor_min,
-            alpha=1.0 if plain else 0.7,
-            beta=0.0 if plain else 0.4,
-            hold_after_rejection=not plain,
-        )
-        for name, value in defaults.items():
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, value)
-
-
-@dataclass(frozen=True)
-class ImplicitOptions:
-    """How the stage equations of an implicit method are solved.
-
-    `solver`: "newton" (Newton–Krylov: linear systems by GMRES, for stiff equations) or "fixed_point" (plain iteration: converges only
-    while the step is short, about |h λ| < 1). An iteration has converged when its last correction, relative to the state, is at most
-    `tol` (default eps^(3/4): 2e-12 in float64, 6e-6 in float32). `max_iterations` per step: by default 20 for Newton, 200 for fixed
-    point. `krylov`: the largest dimension of a Krylov space. `jacobian`: "exact" (derivatives of f by autograd) or "difference" (central
-    differences, for an f that autograd cannot differentiate twice).
-    """
-
-    solver: Literal["newton", "fixed_point"] = "newton"
-    tol: float | None = None
-    max_iterations: int | None = None
-    krylov: int = 50
-    jacobian: Literal["exact", "difference"] = "exact"
-
-    @classmethod
-    def of(cls, given: "Mapping[str, Any] | ImplicitOptions | None") -> "ImplicitOptions":
-        if isinstance(given, ImplicitOptions):
-            return given
-        if given is None:
-            return cls()
-        if not isinstance(given, Mapping | None):
-            raise ConfigError(f"implicit_options={given!r}; expected a dict, for example dict(solver='fixed_point')")
-        options, known = dict(given or {}), [f.name for f in fields(cls)]
-        for name in options:
-            if name not in known:
-                near = get_close_matches(str(name), known, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
-                raise ConfigError(f"implicit_options: unknown option {name!r}; {hint}")
-        return cls(**options)
-
-    def __post_init__(self) -> None:
-        for name, values in dict(solver=("newton", "fixed_point"), jacobian=("exact", "difference")).items():
-            if getattr(self, name) not in values:
-                raise ConfigError(f"implicit_options: {name}={getattr(self, name)!r}; expected one of {', '.join(map(repr, values))}")
-        if self.tol is not None and not (isinstance(self.tol, int | float) and 0 < self.tol < 1):
-            raise ConfigError(f"implicit_options: tol={self.tol!r}; expected a number between 0 and 1, relative to the state")
-        if self.max_iterations is None:
-            object.__setattr__(self, "max_iterations", 20 if self.solver == "newton" else 200)
-        for name in ("max_iterations", "krylov"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ConfigError(f"implicit_options: {name}={value!r}; expected a whole number of at least 1")
-
-
-GRADIENTS = ("checkpoint", "direct", "reversible", "adjoint")
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class SolverConfig:
-    """The solver keywords of `solve`; a dict with the same keys is accepted wherever one of these is."""
+    """The solver keywords of `solve`; a dict with the same keys is accepted wherever one of these is.
 
-    method: "str | Tableau" = "dopri5"
-    rtol: float = 1e-3
-    atol: float = 1e-3
-    steps: int | None = None
-    first_step: float | None = None
-    max_steps: int = 1000
-    control: Literal["batch", "sample"] = "batch"
-    controller: "str | Mapping[str, Any] | Controller" = "i"
-    gradient: Literal["checkpoint", "direct", "reversible", "adjoint"] = "checkpoint"
-    segments: "int | Literal['sqrt'] | None" = None
-    adjoint_options: Mapping[str, Any] | None = None
-    implicit_options: Mapping[str, Any] | None = None
-    on_failure: Literal["raise", "status"] = "raise"
-    record_steps: bool = False
+    `control` and `gradient` may be given by name or as dicts, an implicit `method` as a dict; they are objects afterwards.
+    """
+
+    method: "str | Tableau | Implicit"
+    rtol: float
+    atol: float
+    steps: int | None
+    control: StepControl
+    gradient: Gradient
+    on_failure: Literal["raise", "status"]
+    record_steps: bool
+
+    def __init__(
+        self,
+        method: "str | Tableau | Implicit | Options" = "dopri5",
+        rtol: float = 1e-3,
+        atol: float = 1e-3,
+        steps: int | None = None,
+        control: "Per | StepControl | Options" = "batch",
+        gradient: "str | Gradient | Options" = "checkpoint",
+        on_failure: Literal["raise", "status"] = "raise",
+        record_steps: bool = False,
+        **unknown: Never,
+    ) -> None:
+        refuse_unknown(SolverConfig, "solver option", unknown)
+        values = dict(
+            method=build(Implicit, "option of an implicit method:", method) if isinstance(method, Mapping) else method,
+            rtol=rtol,
+            atol=atol,
+            steps=steps,
+            control=StepControl.of(control),
+            gradient=find_gradient(gradient),
+            on_failure=on_failure,
+            record_steps=record_steps,
+        )
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        self._check_values()
+        self._check_combination()
 
     @classmethod
-    def of(cls, given: "SolverConfig | Mapping[str, Any] | None") -> "SolverConfig":
+    def of(cls, given: "SolverConfig | Options | None") -> "SolverConfig":
         """A configuration from a configuration, a dict or nothing."""
         if isinstance(given, SolverConfig):
             return given
@@ -125,67 +66,55 @@ class SolverConfig:
 
     def replace(self, **changes: Any) -> "SolverConfig":
         """A copy with some keywords changed; an unknown keyword names the nearest known one."""
-        known = [f.name for f in fields(self)]
-        for name in changes:
-            if name not in known:
-                near = get_close_matches(name, known, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
-                raise ConfigError(f"unknown solver option {name!r}; {hint}")
         return replace(self, **changes)
 
-    def __post_init__(self) -> None:
-        self._check_numbers()
-        self._check_choices()
+    def plain(self) -> Plain:
+        """The keywords that differ from the defaults, as JSON or YAML would hold them; `SolverConfig.of` reads them again.
+
+        A tableau or a gradient of your own has no name there, and stays the object it is.
+        """
+        default = SolverConfig()
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values["method"] = self.method.plain() if isinstance(self.method, Implicit) else name_of(self.method)
+        changed = {name: value for name, value in values.items() if value != getattr(default, name)}
+        return {name: value.plain() if isinstance(value, StepControl | Gradient) else value for name, value in changed.items()}
+
+    def _check_combination(self) -> None:
         tableau = self.tableau
         if self.steps is None and (tableau.b_error is None or not tableau.explicit):
             kind = "an implicit method" if not tableau.explicit else "a method without an error estimate"
             raise ConfigError(f"{tableau.name} is {kind} and cannot choose its steps; give steps=N, or use dopri5, tsit5, bosh3, ...")
-        if not tableau.explicit and self.gradient != "checkpoint":
-            text = f"{tableau.name} is implicit: gradient={self.gradient!r} needs an explicit method"
-            raise ConfigError(f"{text}; use 'checkpoint', which differentiates implicit steps by the implicit function theorem")
-        if self.control == "sample" and (self.gradient in ("reversible", "adjoint") or not tableau.explicit):
-            what = f"gradient={self.gradient!r}" if tableau.explicit else f"the implicit method {tableau.name}"
+        self.gradient.check(self)
+        if self.control.per == "sample" and not tableau.explicit:
             raise ConfigError(
-                f"{what} cannot be combined with control='sample'; use control='batch', or an explicit method with 'checkpoint'"
+                f"the implicit method {tableau.name} cannot be combined with control='sample'; use control='batch', or an explicit method"
             )
-        if self.segments is not None and self.gradient != "checkpoint":
-            raise ConfigError(f"segments={self.segments!r} belongs to gradient='checkpoint', but gradient is {self.gradient!r}")
 
-    def _check_numbers(self) -> None:
+    def _check_values(self) -> None:
         for name in ("rtol", "atol"):
             value = getattr(self, name)
             if not (isinstance(value, int | float) and isfinite(value) and value > 0):
                 raise ConfigError(f"{name}={value!r}; a tolerance must be a finite number above 0")
-        for name in ("steps", "max_steps"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                raise ConfigError(f"{name}={value!r}; expected a whole number of at least 1")
-        if self.first_step is not None and not (isfinite(self.first_step) and self.first_step > 0):
-            raise ConfigError(f"first_step={self.first_step!r}; expected a finite number above 0 (its sign follows t1 − t0)")
-        if self.segments not in (None, "sqrt") and (not isinstance(self.segments, int) or self.segments < 1):
-            raise ConfigError(f"segments={self.segments!r}; expected a whole number of at least 1, 'sqrt' or None")
-
-    def _check_choices(self) -> None:
-        allowed = dict(control=("batch", "sample"), gradient=GRADIENTS, on_failure=("raise", "status"))
-        for name, values in allowed.items():
-            if getattr(self, name) not in values:
-                raise ConfigError(f"{name}={getattr(self, name)!r}; expected one of {', '.join(map(repr, values))}")
-        _ = self.step_controller, self.implicit
+        if self.steps is not None and (not isinstance(self.steps, int) or isinstance(self.steps, bool) or self.steps < 1):
+            raise ConfigError(f"steps={self.steps!r}; expected a whole number of at least 1")
+        if self.on_failure not in ("raise", "status"):
+            raise ConfigError(f"on_failure={self.on_failure!r}; expected one of 'raise', 'status'")
 
     @property
     def tableau(self) -> Tableau:
-        return find_method(self.method)
+        return find_method(self.method.tableau if isinstance(self.method, Implicit) else self.method)
 
     @property
-    def implicit(self) -> ImplicitOptions:
-        return ImplicitOptions.of(self.implicit_options)
+    def implicit(self) -> Implicit:
+        """How the stage equations of an implicit method are solved."""
+        return self.method if isinstance(self.method, Implicit) else Implicit(self.method)
 
-    @property
-    def step_controller(self) -> Controller:
-        if isinstance(self.controller, Controller):
-            return self.controller
-        options: dict[str, Any] = {"kind": self.controller} if isinstance(self.controller, str) else dict(self.controller)
-        try:
-            return Controller(**options)
-        except TypeError as error:
-            raise ConfigError(f"controller: {error}; known: {', '.join(f.name for f in fields(Controller))}") from None
+    def why_not_one_graph(self) -> str | None:
+        """What keeps a solve from becoming one graph for export or `torch.compile`; None if nothing does."""
+        name, switch = self.tableau.name, "switch to explicit fixed steps first: net.with_solver(method='rk4', steps=4, gradient='direct')"
+        if self.steps is None:
+            return f"{name} chooses its steps from the data, which cannot be one graph for export or torch.compile; {switch}"
+        if not self.tableau.explicit:
+            return f"{name} iterates until it has converged, which cannot be one graph; {switch}"
+        reason = self.gradient.why_not_one_graph()
+        return None if reason is None else f"{reason}; {switch}"

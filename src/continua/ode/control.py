@@ -1,53 +1,108 @@
-"""How steps are chosen: Hairer's first step, and the law that turns an error into the next step."""
+"""How steps are chosen: the error of a step, Hairer's first step, and the law that turns an error into the next step."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
-from continua.ode.config import Controller, SolverConfig
-from continua.ode.rate import Rate
-from continua.ode.solution import State
-from continua.ode.stepper import Attempt, Stepper, Time, combine, error_ratio, rms
+from continua.errors import ConfigError
+from continua.ode.plain import Options, Plain, build, differences
+from continua.ode.solution import State, Time
+from continua.ode.stepper import combine
 
+if TYPE_CHECKING:
+    from continua.ode.integration import Integration
+
+Per = Literal["batch", "sample"]
 TINY = 1e-30  # keeps an error of exactly 0 from dividing
 
 
-@dataclass
-class Problem:
-    """What every step loop is given. f takes the leading `width` components of the state; error control looks at `measured`."""
+@dataclass(frozen=True)
+class StepControl:
+    """Whose error chooses a step, and how the next step follows from the error of the last one.
 
-    rate: Rate
-    stepper: Stepper
-    config: SolverConfig
-    y0: State
-    t0: Time
-    t1: Time
-    width: int
-    measured: int
-    first: State | None = None  # f(t0, y0), where it is known already
+    `per`: "batch", one step for all, or "sample", every sample its own time and step. `first_step`: the size of the first step (default:
+    Hairer's rule). `max_steps`: tried steps after which a solve fails.
 
-    @property
-    def batch(self) -> int:
-        return self.y0[0].shape[0]  # len() would fix it when a solve is exported
+    With r the error relative to the tolerance and k the order of the error estimate, the next step is h · clip(safety · r^(−α) ·
+    r_prev^β, factor_min, factor_max). `kind="i"` has α = 1/k, β = 0: the papers' and torchdiffeq's. `"pi"` has α = 0.7/k, β = 0.4/k
+    (Gustafsson 1991; Hairer & Wanner II, §IV.2). After an accepted step the factor is at least `accept_factor_min`, after a
+    rejected one at most 1, and the step that follows a rejection does not grow when `hold_after_rejection` is set.
+    """
 
-    def ratio(self, attempt: Attempt, y: State, per_sample: bool) -> Tensor:
-        """The error of an attempt relative to the tolerance: at most 1 is accepted."""
-        measured = (attempt.error or ())[: self.measured]
-        return error_ratio(measured, y, attempt.y1, self.config.rtol, self.config.atol, per_sample)
+    per: Per = "batch"
+    kind: Literal["i", "pi"] = "i"
+    first_step: float | None = None
+    max_steps: int = 1000
+    safety: float = 0.9
+    factor_min: float = 0.2
+    factor_max: float = 10.0
+    accept_factor_min: float | None = None  # "i": 1, as torchdiffeq; "pi": factor_min
+    alpha: float | None = None  # both exponents as multiples of 1/k
+    beta: float | None = None
+    hold_after_rejection: bool | None = None  # "i": no, as torchdiffeq; "pi": yes, as Hairer
+
+    @classmethod
+    def of(cls, given: "StepControl | Per | Options") -> "StepControl":
+        """A control from a control, from "batch" or "sample", or from its options by name."""
+        if isinstance(given, StepControl):
+            return given
+        return build(cls, "option of control", given) if isinstance(given, Mapping) else cls(per=given)
+
+    def replace(self, **changes: Any) -> "StepControl":
+        """A copy with some options changed. Constants that belong to the kind follow it."""
+        return build(StepControl, "option of control", {**self._differences(), **changes})
+
+    def plain(self) -> "str | Plain":
+        """The options that differ from the defaults; "batch" or "sample" where only that is chosen."""
+        options = self._differences()
+        return self.per if not options.keys() - {"per"} else options
+
+    def _differences(self) -> Plain:
+        # Constants left out follow from these two.
+        basis = StepControl(kind=self.kind, factor_min=self.factor_min)
+        chosen = differences(basis, StepControl()).keys() & {"kind", "factor_min"} | differences(self, basis).keys()
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name in chosen}
+
+    def __post_init__(self) -> None:
+        if self.per not in ("batch", "sample"):
+            hint = f"; the law of the step is control=dict(kind={self.per!r})" if self.per in ("i", "pi") else ""
+            raise ConfigError(f"control={self.per!r}; expected 'batch', 'sample' or a StepControl{hint}")
+        if self.kind not in ("i", "pi"):
+            raise ConfigError(f"control: kind={self.kind!r}; expected 'i' or 'pi'")
+        if not isinstance(self.max_steps, int) or isinstance(self.max_steps, bool) or self.max_steps < 1:
+            raise ConfigError(f"control: max_steps={self.max_steps!r}; expected a whole number of at least 1")
+        if self.first_step is not None and not (isfinite(self.first_step) and self.first_step > 0):
+            raise ConfigError(f"control: first_step={self.first_step!r}; expected a finite number above 0 (its sign follows t1 − t0)")
+        if not (0 < self.safety <= 1 and 0 < self.factor_min < 1 < self.factor_max):
+            given = f"safety={self.safety}, factor_min={self.factor_min}, factor_max={self.factor_max}"
+            raise ConfigError(f"control: {given}; expected 0 < safety ≤ 1 and 0 < factor_min < 1 < factor_max")
+        simple = self.kind == "i"
+        defaults = dict(
+            accept_factor_min=1.0 if simple else self.factor_min,
+            alpha=1.0 if simple else 0.7,
+            beta=0.0 if simple else 0.4,
+            hold_after_rejection=not simple,
+        )
+        for name, value in defaults.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
 
 
 class NextStep:
-    """The law of `Controller`, for one step or for a step per sample; remembers the last error and rejection."""
+    """The law of `StepControl`, for one step or for a step per sample; remembers the last error and rejection."""
 
-    def __init__(self, controller: Controller, estimate_order: int) -> None:
-        self.controller = controller
+    def __init__(self, control: StepControl, estimate_order: int) -> None:
+        self.control = control
         self.k = estimate_order
         self.previous: Tensor | float = 1.0
         self.rejected: Tensor | bool = False
 
     def __call__(self, h: Tensor, ratio: Tensor, accept: Tensor) -> Tensor:
-        c = self.controller
+        c = self.control
 
         def either(accepted: float | None, rejected: float) -> Tensor:
             # torch.where of two numbers would round them to the default dtype, which users may set to a narrow one
@@ -69,12 +124,12 @@ class NextStep:
 
 
 @torch.no_grad()
-def first_step(problem: Problem, f0: State, per_sample: bool) -> Tensor:
+def first_step(integration: "Integration", f0: State, per_sample: bool) -> Tensor:
     """Hairer, Nørsett & Wanner I, §II.4: a step whose Euler increment is about 1 % of the state, refined by one probe of f.
 
     The probe stays inside the interval. Returns the size, without its sign.
     """
-    p, n = problem, problem.measured
+    p, n = integration, integration.measured
     span = torch.as_tensor(p.t1 - p.t0, dtype=torch.float64, device=p.rate.device)
     y0 = p.y0[:n]
     scales = [part.abs().mul_(p.config.rtol).add_(p.config.atol) for part in y0]
@@ -83,7 +138,7 @@ def first_step(problem: Problem, f0: State, per_sample: bool) -> Tensor:
     h0 = torch.where((d0 < 1e-5) | (d1 < 1e-5), 1e-6, 0.01 * d0 / d1.clamp(min=TINY)).minimum(span.abs())
     signed: Time = torch.copysign(h0, span)
     if per_sample:
-        moment = torch.where(h0 == span.abs(), p.t1, p.t0 + signed)  # t0 + (t1 − t0) may round to beyond t1
+        moment: Time = torch.where(h0 == span.abs(), p.t1, p.t0 + signed)  # t0 + (t1 − t0) may round to beyond t1
     else:
         signed = float(signed)
         moment = p.t1 if signed == float(span) else p.t0 + signed
@@ -94,3 +149,30 @@ def first_step(problem: Problem, f0: State, per_sample: bool) -> Tensor:
     h1 = torch.where(steepest <= 1e-15, (h0 * 1e-3).clamp(min=1e-6), (0.01 / steepest.clamp(min=TINY)) ** (1 / p.stepper.order))
     # A non-finite rate of change gives no step: any will do, the loop then finds and names the sample.
     return torch.minimum(100 * h0, h1).minimum(span.abs()).nan_to_num(nan=1e-6)
+
+
+def rms(parts: Sequence[Tensor], per_sample: bool) -> Tensor:
+    """Root mean square over a component (of each sample, if asked), the largest over components; float64."""
+    norms = []
+    for part in parts:
+        wide = part if part.dtype in (torch.float32, torch.float64) else part.float()
+        if per_sample:
+            flat = wide.reshape(len(wide), -1)
+            norms.append(torch.linalg.vector_norm(flat, dim=1).double() / max(flat.shape[1], 1) ** 0.5)
+        else:
+            norms.append(torch.linalg.vector_norm(wide).double() / max(wide.numel(), 1) ** 0.5)
+    return norms[0] if len(norms) == 1 else torch.stack(norms).amax(0)
+
+
+@torch.no_grad()
+def error_ratio(error: State, y0: State, y1: State, rtol: float, atol: float, per_sample: bool) -> Tensor:
+    """RMS of error / (atol + rtol max(|y0|, |y1|)): a step is accepted when this is at most 1."""
+    scaled = []
+    for e, before, after in zip(error, y0, y1, strict=False):
+        # Few temporaries: on a CPU the pages of a fresh large tensor cost more than the arithmetic on it.
+        scale = before.abs()
+        torch.maximum(scale, after.abs(), out=scale)
+        scale = scale if scale.dtype in (torch.float32, torch.float64) else scale.float()
+        torch.add(torch.tensor(atol, dtype=scale.dtype), scale, alpha=rtol, out=scale)
+        scaled.append(torch.div(e, scale, out=scale))
+    return rms(scaled, per_sample)

@@ -2,23 +2,25 @@
 
 from bisect import bisect_left
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from continua.errors import ConfigError
-from continua.ode.loops import Step
 from continua.ode.rate import broadcast_time
-from continua.ode.solution import State
-from continua.ode.stepper import Time, combine
+from continua.ode.solution import State, Time
+from continua.ode.stepper import Step, combine
 from continua.ode.tableau import Tableau
 
+Fraction = TypeVar("Fraction", float, Tensor)
 
-def stage_weights(tableau: Tableau, theta: Time) -> list[Time]:
+
+def stage_weights(tableau: Tableau, theta: Fraction) -> list[Fraction]:
     """b_i(θ) of every stage, by Horner's rule."""
-    weights: list[Time] = []
+    weights: list[Fraction] = []
     for coefficients in tableau.interpolant:
-        value: Time = 0.0 * theta
+        value = 0.0 * theta
         for coefficient in reversed(coefficients):
             value = (value + coefficient) * theta
         weights.append(value)
@@ -27,10 +29,9 @@ def stage_weights(tableau: Tableau, theta: Time) -> list[Time]:
 
 def between(tableau: Tableau, step: Step, theta: Time) -> State:
     """The state at a fraction θ of a step: one fraction, or one per row of the step."""
-    weights = stage_weights(tableau, theta)
     if not isinstance(theta, Tensor):
-        return combine(step.y0, step.h, weights, step.stages)  # pyright: ignore[reportArgumentType]
-    scaled = [weight * step.h for weight in weights]
+        return combine(step.y0, step.h, stage_weights(tableau, theta), step.stages)
+    scaled = [weight * step.h for weight in stage_weights(tableau, theta)]
     parts = []
     for index, y in enumerate(step.y0):
         total = y
@@ -71,36 +72,35 @@ class Saver:
         width = len(self.ys[0])
         if len(step.y0) > width:  # the reversible scheme carries a second copy of the state
             step = replace(step, y0=step.y0[:width], y1=step.y1[:width])
-        found = self._each(step) if isinstance(self.times, Tensor) else self._shared(step, self.times)
-        self.saves.append(found)
+        self.saves.append(self._each(step, self.times) if isinstance(self.times, Tensor) else self._shared(step, self.times))
 
     def stacked(self) -> State:
         """(time, batch, ...), one tensor per component of the state."""
         return tuple(torch.stack([slot[part] for slot in self.ys]) for part in range(len(self.ys[0])))
 
     def _shared(self, step: Step, times: list[float]) -> list[Save]:
-        found = []
+        saves = []
         while self._next < len(times) and _passed(times[self._next], step):
             slot, self._next = self._next, self._next + 1
             theta = 1.0 if times[slot] == step.t_next else float((times[slot] - step.t) / step.h)
             self.ys[slot] = list(step.y1 if theta == 1.0 else between(self.tableau, step, theta))
-            found.append(Save(slot, theta, None))
-        return found
+            saves.append(Save(slot, theta, None))
+        return saves
 
-    def _each(self, step: Step) -> list[Save]:
-        times = self.times if step.rows is None else self.times[:, step.rows]  # pyright: ignore[reportCallIssue, reportArgumentType]
+    def _each(self, step: Step, times: Tensor) -> list[Save]:
+        times = times if step.rows is None else times[:, step.rows]
         theta = (times - step.t) / step.h
         theta = torch.where(times == step.t_next, 1.0, theta)
         inside = (theta > 0) & (theta <= 1) & (step.t_next != step.t)  # without length: already there at the start
-        found = []
+        saves = []
         for slot in inside.any(1).nonzero().flatten().tolist():
             rows = inside[slot].nonzero().flatten()
             part_of = _rows_of(step, rows)
             state = between(self.tableau, part_of, theta[slot, rows])
             target = rows if step.rows is None else step.rows[rows]
             self.ys[slot] = [full.index_copy(0, target, part) for full, part in zip(self.ys[slot], state, strict=True)]
-            found.append(Save(slot, theta[slot, rows], rows))
-        return found
+            saves.append(Save(slot, theta[slot, rows], rows))
+        return saves
 
 
 def _passed(time: float, step: Step) -> bool:
@@ -155,6 +155,7 @@ class DenseOutput:
         return step.y1 if time == step.t_next else between(self.tableau, step, theta)
 
 
-def relative_times(times: Tensor, t0: Tensor, t1: Tensor) -> Tensor:
+def relative_times(times: Tensor, t0: Time, t1: Time) -> Tensor:
     """(time, batch) on the clock s ∈ [0, 1] of each sample; 0 for samples that do not move."""
-    return (times - t0) / torch.where(t1 == t0, 1.0, t1 - t0)
+    length = torch.as_tensor(t1 - t0)
+    return (times - t0) / torch.where(length == 0, 1.0, length)

@@ -23,8 +23,8 @@ def trees(nodes: int) -> tuple[Tree, ...]:
     """All rooted trees with this many nodes: 1, 1, 2, 4, 9, 20, 48, 115 for 1 … 8."""
     if nodes == 1:
         return ((),)
-    found = {tuple(sorted(forest)) for split in _partitions(nodes - 1, nodes - 1) for forest in _forests(split)}
-    return tuple(sorted(found))
+    distinct = {tuple(sorted(forest)) for split in _partitions(nodes - 1, nodes - 1) for forest in _forests(split)}
+    return tuple(sorted(distinct))
 
 
 def _partitions(total: int, largest: int) -> list[tuple[int, ...]]:

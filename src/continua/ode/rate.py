@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TypeGuard
 
 import torch
 from torch import Tensor, nn
 
 from continua.errors import ConfigError
-from continua.ode.solution import State
+from continua.ode.solution import State, Time
+
+Field = Callable[..., "Tensor | tuple[Tensor, ...]"]  # f(t, y): a tensor for a tensor, a tuple for a tuple
 
 
 def broadcast_time(t: Tensor, h: Tensor) -> Tensor:
@@ -38,9 +40,10 @@ def replay() -> Iterator[None]:
 class Rate:
     """f as a function from tuples to tuples. `calls` counts evaluations."""
 
-    def __init__(self, f: Callable[..., Any], y0: State, single: bool) -> None:
+    def __init__(self, f: Field, y0: State, single: bool) -> None:
         self.f = f
         self.single = single
+        self.width = len(y0)  # how many components f takes and returns
         self.calls = 0
         self.dtypes = tuple(part.dtype for part in y0)
         self.device = y0[0].device
@@ -49,7 +52,7 @@ class Rate:
         kind = self.device.type
         self._autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
 
-    def __call__(self, t: "float | Tensor", y: State) -> State:
+    def __call__(self, t: Time, y: State) -> State:
         self.calls += 1
         if isinstance(t, Tensor):
             time = t.to(self.time_dtype)
@@ -75,9 +78,9 @@ class Rate:
         if self._on_step is not None:
             self._on_step(index, recomputing)
 
-    def _checked(self, out: Any, y: State) -> State:
+    def _checked(self, out: object, y: State) -> State:
         parts = (out,) if self.single else out
-        if not isinstance(parts, tuple | list) or len(parts) != len(y) or not all(isinstance(part, Tensor) for part in parts):
+        if not are_tensors(parts) or len(parts) != len(y):
             expected = "one tensor" if self.single else f"a tuple of {len(y)} tensors"
             raise ConfigError(f"f(t, y) returned {_describe(out)}; expected {expected}, shaped like the state {_describe(y)}")
         checked = []
@@ -94,7 +97,12 @@ class Rate:
         return tuple(checked)
 
 
-def _describe(value: Any) -> str:
+def are_tensors(parts: object) -> "TypeGuard[Sequence[Tensor]]":
+    """Whether this is a tuple or list of tensors."""
+    return isinstance(parts, tuple | list) and all(isinstance(part, Tensor) for part in parts)
+
+
+def _describe(value: object) -> str:
     if isinstance(value, Tensor):
         return f"a tensor {tuple(value.shape)}"
     if isinstance(value, tuple | list):
@@ -109,7 +117,7 @@ def _unasked(index: int, recomputing: bool) -> None:
 class RelativeTime:
     """f on the common clock s ∈ [0, 1] of samples with different intervals: dy/ds = (t1 − t0) f(t0 + s (t1 − t0), y)."""
 
-    def __init__(self, f: Callable[..., Any], t0: Tensor, t1: Tensor) -> None:
+    def __init__(self, f: Field, t0: Tensor, t1: Tensor) -> None:
         self.f, self.t0, self.length = f, t0, t1 - t0
         self.on_step = getattr(f, "on_step", _unasked)
 
@@ -121,19 +129,19 @@ class RelativeTime:
         return tuple(part * broadcast_time(self.length.to(part.dtype), part) for part in out)
 
 
-def parameters_of(f: Callable[..., Any], params: Sequence[Tensor] | None) -> tuple[Tensor, ...]:
+def parameters_of(f: Field, params: Sequence[Tensor] | None) -> tuple[Tensor, ...]:
     """The tensors besides y0 that a solve differentiates: the module's parameters and those the caller names."""
     owner = f if isinstance(f, nn.Module) else getattr(f, "__self__", None)
-    found = list(owner.parameters()) if isinstance(owner, nn.Module) else []
-    found += list(params or ())
-    unique = {id(p): p for p in found if p.requires_grad}
+    own = list(owner.parameters()) if isinstance(owner, nn.Module) else []
+    unique = {id(p): p for p in (*own, *(params or ())) if p.requires_grad}
     return tuple(unique.values())
 
 
-def probe(rate: Rate, t: "float | Tensor", y: State, params: tuple[Tensor, ...], gradient: str) -> State:
+def probe(rate: Rate, t: Time, y: State, params: tuple[Tensor, ...], gradient: str) -> State:
     """One evaluation with two questions asked: does f draw random numbers, and does it hide tensors that need gradients?
 
-    Both would give wrong gradients silently: backward evaluates f again, and returns gradients only for what it was told about.
+    Both would give wrong gradients silently: backward evaluates f again, and returns gradients only for the parameters it knows.
+    `gradient` names the one in use.
     """
     before = _random_state(rate.device)
     with torch.enable_grad():
@@ -148,7 +156,7 @@ def probe(rate: Rate, t: "float | Tensor", y: State, params: tuple[Tensor, ...],
         shapes = ", ".join(str(tuple(leaf.shape)) for leaf in hidden[:4])
         raise ConfigError(
             f"f depends on {len(hidden)} tensor(s) that require gradients and that solve was not told about (shapes {shapes}); "
-            f"pass them as params=[...], make f an nn.Module that owns them, or use gradient='direct' (now {gradient!r})"
+            f"pass them as params=[...], make f an nn.Module that owns them, or use gradient='direct' (now {gradient})"
         )
     return tuple(part.detach() for part in k)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -13,8 +13,19 @@ from continua.errors import ConfigError, SolverError
 if TYPE_CHECKING:
     from continua.ode.dense import DenseOutput
 
-State = tuple[Tensor, ...]
-PerSample = Any  # a number for the batch, or a tensor of one per sample
+State = tuple[Tensor, ...]  # batch first
+Time = float | Tensor  # a number for the whole batch, or (batch,) in float64
+Count = int | Tensor  # a number for the whole batch, or (batch,)
+
+
+def pick(state: State, rows: Tensor) -> State:
+    """The state of some samples."""
+    return tuple(part.index_select(0, rows) for part in state)
+
+
+def put(state: State, rows: Tensor, parts: State) -> State:
+    """A copy of the state with that of some samples replaced."""
+    return tuple(full.index_copy(0, rows, part) for full, part in zip(state, parts, strict=True))
 
 
 class Status(Enum):
@@ -30,8 +41,8 @@ class Status(Enum):
 ADVICE = {
     Status.NON_FINITE: "check the input and the parameters for overflow; lower the learning rate, or shorten the time interval",
     Status.STEP_UNDERFLOW: "loosen rtol/atol, use fixed steps (steps=N), or make the field smoother",
-    Status.MAX_STEPS: "raise max_steps, loosen rtol/atol, or use fixed steps (steps=N)",
-    Status.NOT_CONVERGED: "take more steps (steps=N), compute in float64, or set implicit_options: solver='newton', a larger krylov or tol",
+    Status.MAX_STEPS: "raise max_steps of the step control, loosen rtol/atol, or use fixed steps (steps=N)",
+    Status.NOT_CONVERGED: "take more steps (steps=N), compute in float64, or set solver='newton', a larger krylov or tol of Implicit(...)",
 }
 
 
@@ -55,14 +66,27 @@ class Stats:
     with one end time per sample they are fractions of each sample's interval.
     """
 
-    nfe: PerSample = 0
-    nfe_backward: PerSample = 0
-    accepted: PerSample = 0
-    rejected: PerSample = 0
-    first_step: PerSample = 0.0
-    last_step: PerSample = 0.0
+    nfe: Count = 0
+    nfe_backward: Count = 0
+    accepted: Count = 0
+    rejected: Count = 0
+    first_step: Time = 0.0
+    last_step: Time = 0.0
     routes: dict[str, str] = field(default_factory=dict)
     steps: StepLog | None = None
+
+    @classmethod
+    def per_sample(cls, batch: int, device: torch.device) -> "Stats":
+        """Zeros of shape (batch,), each to be filled in."""
+        count, size = (torch.zeros(batch, dtype=dtype, device=device) for dtype in (torch.int64, torch.float64))
+        return cls(count, count.clone(), count.clone(), count.clone(), size, size.clone())
+
+    def add_backward(self, calls: int, rows: Tensor | None = None) -> None:
+        """Evaluations of the backward pass: of all samples, or of those in `rows`."""
+        if rows is not None and isinstance(self.nfe_backward, Tensor):
+            self.nfe_backward[rows] += calls
+        else:
+            self.nfe_backward += calls
 
 
 @dataclass

@@ -9,13 +9,12 @@ where b_error = b − b̂ is the difference to an embedded method of lower order
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import cached_property
 from math import sqrt
 
 import numpy as np
 
-from continua.errors import ConfigError
+from continua.errors import ConfigError, unknown_name
 from continua.ode.order import MAX_ORDER, achieved_order, continuous_extension
 
 
@@ -62,12 +61,12 @@ class Tableau:
         if len(wrong):
             i = wrong[0]
             raise ConfigError(f"tableau {self.name}: row {i} of a sums to {a[i].sum():.12g}, but c[{i}] = {c[i]:.12g}; they must be equal")
-        found = achieved_order(a, b, at_most=self.order or MAX_ORDER)
-        if found == 0:
+        achieved = achieved_order(a, b, at_most=self.order or MAX_ORDER)
+        if achieved == 0:
             raise ConfigError(f"tableau {self.name}: b sums to {b.sum():.12g}; a consistent method needs 1")
-        if found < self.order:
-            raise ConfigError(f"tableau {self.name}: declared order {self.order}, but its order conditions hold only up to {found}")
-        object.__setattr__(self, "order", self.order or found)
+        if achieved < self.order:
+            raise ConfigError(f"tableau {self.name}: declared order {self.order}, but its order conditions hold only up to {achieved}")
+        object.__setattr__(self, "order", self.order or achieved)
         if error is not None and abs(error.sum()) > 1e-10:
             raise ConfigError(f"tableau {self.name}: b_error sums to {error.sum():.12g}; the weights b − b̂ of an error estimate sum to 0")
         if error is not None and not error.any():
@@ -126,10 +125,13 @@ def find_method(name: "str | Tableau") -> Tableau:
     if isinstance(name, Tableau):
         return name
     if name not in METHODS:
-        near = get_close_matches(str(name), METHODS, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(METHODS)}"
-        raise ConfigError(f"unknown method {name!r}; {hint} (a Tableau of your own works too)")
+        raise unknown_name("method", name, METHODS, see=f"known: {', '.join(METHODS)} (a Tableau of your own works too)")
     return METHODS[name]
+
+
+def name_of(method: "str | Tableau") -> "str | Tableau":
+    """The name of a method that has one; a tableau of your own stays itself."""
+    return next((name for name, tableau in METHODS.items() if method is tableau), method)
 
 
 EULER = Tableau(a=[[]], b=[1], c=[0], order=1, name="euler")

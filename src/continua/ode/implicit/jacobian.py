@@ -1,4 +1,9 @@
-"""Products with the Jacobians J_i = ∂f/∂Y_i of all stages of a step, and with their transposes, never the matrices themselves."""
+"""The stage equations of one implicit step, and products with their Jacobians, never the matrices themselves.
+
+    k_i = f(t + c_i h, Y_i),        Y_i = y + h Σ_j a_ij k_j,        J_i = ∂f/∂Y_i
+
+Unknowns of all stages are one tensor (batch, stage, n): linear algebra does not care how a state is shaped.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
@@ -8,11 +13,53 @@ from torch import Tensor
 from torch.autograd.graph import Node
 
 from continua.errors import ConfigError
-from continua.ode.discrete import evaluate_with_graph
-from continua.ode.solution import State
-from continua.ode.stages import StageEquations
+from continua.ode.rate import Rate
+from continua.ode.solution import State, Time
+from continua.ode.stepper import evaluate_with_graph, stage_time
+from continua.ode.tableau import Tableau
 
 Product = Callable[[Tensor], Tensor]  # (batch, stage, n) -> (batch, stage, n)
+
+
+class StageEquations:
+    """f at the stages of the step from t to t_next that starts at y."""
+
+    def __init__(self, rate: Rate, tableau: Tableau, t: Time, t_next: Time, y: State) -> None:
+        self.rate, self.h = rate, float(t_next - t)
+        self.times = [stage_time(t, t_next, self.h, c) for c in tableau.c]
+        self._like = y
+        self._widths = [part[0].numel() for part in y]
+        self._dtype = torch.float64 if any(part.dtype == torch.float64 for part in y) else torch.float32
+        self.y = self.pack_one(y)
+        self.a = self.y.new_tensor(tableau.a)
+        self.b = self.y.new_tensor(tableau.b)
+
+    def pack_one(self, state: State) -> Tensor:
+        """One row per sample, (batch, n)."""
+        return torch.cat([part.reshape(len(part), -1).to(self._dtype) for part in state], dim=1)
+
+    def pack(self, states: Sequence[State]) -> Tensor:
+        return torch.stack([self.pack_one(state) for state in states], dim=1)
+
+    def unpack(self, stages: Tensor) -> list[State]:
+        return [self._unpack_one(rows) for rows in stages.unbind(1)]
+
+    def _unpack_one(self, rows: Tensor) -> State:
+        pieces = zip(rows.split(self._widths, dim=1), self._like, strict=True)
+        return tuple(piece.reshape(part.shape).to(part.dtype) for piece, part in pieces)
+
+    def points(self, k: Tensor) -> list[State]:
+        """Y_i of every stage."""
+        return self.unpack(self.y[:, None] + self.h * mix(self.a, k))
+
+    def rates(self, points: list[State]) -> Tensor:
+        """f(t + c_i h, Y_i) of every stage."""
+        return self.pack([self.rate(time, point) for time, point in zip(self.times, points, strict=True)])
+
+
+def mix(a: Tensor, stages: Tensor) -> Tensor:
+    """Σ_j a_ij k_j"""
+    return torch.einsum("ij,bjn->bin", a, stages)
 
 
 class Linearised:
@@ -41,8 +88,7 @@ class Linearised:
     def pull(self, rows: Tensor) -> Tensor:
         """J_iᵀ l_i"""
         seeds = self._flat(rows)
-        found = _grad(self._values, self._points, [seeds[index] for index in self._connected])
-        return self._pack(found)
+        return self._pack(_grad(self._values, self._points, [seeds[index] for index in self._connected]))
 
     def push(self, rows: Tensor) -> Tensor:
         """J_i u_i. The pullback w = Jᵀ v is linear in v, so that the pullback of *it*, at any v, is the product with J."""
@@ -50,13 +96,13 @@ class Linearised:
         try:
             v, w = self._pullback
             used = [index for index, part in enumerate(w) if part.requires_grad]
-            found = _grad([w[index] for index in used], v, [along[index] for index in used])
+            products = _grad([w[index] for index in used], v, [along[index] for index in used])
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
             raise _cannot(f"Newton's iteration needs an f that can be differentiated twice ({error})") from error
         result = [torch.zeros_like(part) for part in self._points]
-        for index, part in zip(self._connected, found, strict=True):
+        for index, part in zip(self._connected, products, strict=True):
             result[index] = part
         return self._pack(result)
 
@@ -100,10 +146,10 @@ class Differences:
 
 def _grad(outputs: list[Tensor], inputs: list[Tensor], seeds: list[Tensor], create_graph: bool = False) -> list[Tensor]:
     """Vector–Jacobian products with a graph that stays; zeros where there is no path."""
-    found: Sequence[Tensor | None] = [None] * len(inputs)
+    grads: Sequence[Tensor | None] = [None] * len(inputs)
     if outputs:
-        found = torch.autograd.grad(outputs, inputs, seeds, retain_graph=True, create_graph=create_graph, allow_unused=True)
-    return [torch.zeros_like(i) if part is None else part for i, part in zip(inputs, found, strict=True)]
+        grads = torch.autograd.grad(outputs, inputs, seeds, retain_graph=True, create_graph=create_graph, allow_unused=True)
+    return [torch.zeros_like(i) if part is None else part for i, part in zip(inputs, grads, strict=True)]
 
 
 def _nodes(outputs: list[Tensor]) -> Iterator[Node]:
@@ -123,4 +169,4 @@ def _rms(stages: Tensor) -> Tensor:
 
 
 def _cannot(reason: str) -> ConfigError:
-    return ConfigError(f"{reason}; use implicit_options=dict(jacobian='difference') or dict(solver='fixed_point')")
+    return ConfigError(f"{reason}; use method=Implicit(..., jacobian='difference') or Implicit(..., solver='fixed_point')")

@@ -50,9 +50,9 @@ def _orthogonalise(w: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
     """The coefficients of w in the basis followed by the length of what is left, and its direction. Gram–Schmidt, twice for accuracy."""
     column = torch.zeros_like(basis[:, :, 0])
     for _ in range(2):
-        found = torch.einsum("bjn,bn->bj", basis, w)
-        w = w - torch.einsum("bjn,bj->bn", basis, found)
-        column = column + found
+        part = torch.einsum("bjn,bn->bj", basis, w)
+        w = w - torch.einsum("bjn,bj->bn", basis, part)
+        column = column + part
     length = torch.linalg.vector_norm(w, dim=1)
     return torch.cat([column, length[:, None]], dim=1), _unit(w, length)
 

@@ -1,6 +1,6 @@
 """Implicit Runge–Kutta steps: the stage equations solved by iteration, differentiated by the implicit function theorem.
 
-The stages K = (k_1, …, k_s) of a step (see `stages.py`) are found from K = 0, which puts every Y_i at y, by fixed-point iteration, or by
+The stages K = (k_1, …, k_s) of a step (see `jacobian.py`) are found from K = 0, which puts every Y_i at y, by fixed-point iteration, or by
 Newton's method, whose corrections d solve d_i − J_i h Σ_j a_ij d_j = r_i with J_i = ∂f/∂Y_i. The start depends on the step alone, so that a
 step taken again gives the same result. With g = ∂L/∂y1 the gradient needs one linear solve per step, whatever the iteration was,
 
@@ -10,26 +10,75 @@ Both linear systems go to GMRES. Statistics count calls of f; products with J or
 `jacobian="difference"` makes them of calls.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
 import torch
 from torch import Tensor
 
-from continua.ode.config import ImplicitOptions
-from continua.ode.discrete import ParameterGradients, vjp
-from continua.ode.jacobian import Differences, Linearised, Product
-from continua.ode.krylov import Operator, gmres
+from continua.errors import ConfigError
+from continua.ode.control import rms
+from continua.ode.implicit.jacobian import Differences, Linearised, Product, StageEquations, mix
+from continua.ode.implicit.krylov import Operator, gmres
+from continua.ode.plain import Plain, differences
 from continua.ode.rate import Rate
-from continua.ode.solution import State, Status, failure
-from continua.ode.stages import StageEquations, mix
-from continua.ode.stepper import Attempt, Failed, Time, combine, rms
-from continua.ode.tableau import Tableau
+from continua.ode.solution import State, Status, Time, failure
+from continua.ode.stepper import Attempt, Failed, InnerCotangent, ParameterGradients, Stepper, combine, rate_vjp
+from continua.ode.tableau import Tableau, find_method, name_of
 
 LINEAR_SHARE = 0.1  # of the tolerance: what a linear solve may leave undone
 
 
-class ImplicitStepper:
+@dataclass(frozen=True)
+class Implicit:
+    """An implicit method, and how its stage equations are solved.
+
+    `solver`: "newton" (Newton–Krylov: linear systems by GMRES, for stiff equations) or "fixed_point" (plain iteration: converges only
+    while the step is short, about |h λ| < 1). An iteration has converged when its last correction, relative to the state, is at most
+    `tol` (default eps^(3/4): 2e-12 in float64, 6e-6 in float32). `max_iterations` per step: by default 20 for Newton, 200 for fixed
+    point. `krylov`: the largest dimension of a Krylov space. `jacobian`: "exact" (derivatives of f by autograd) or "difference" (central
+    differences, for an f that autograd cannot differentiate twice).
+    """
+
+    tableau: "str | Tableau"
+    solver: Literal["newton", "fixed_point"] = "newton"
+    tol: float | None = None
+    max_iterations: int | None = None
+    krylov: int = 50
+    jacobian: Literal["exact", "difference"] = "exact"
+
+    def __post_init__(self) -> None:
+        tableau = find_method(self.tableau)
+        if tableau.explicit:
+            raise ConfigError(
+                f"Implicit({tableau.name!r}): {tableau.name} is explicit and solves no equations; use method={tableau.name!r}"
+            )
+        for name, values in dict(solver=("newton", "fixed_point"), jacobian=("exact", "difference")).items():
+            if getattr(self, name) not in values:
+                raise ConfigError(f"Implicit: {name}={getattr(self, name)!r}; expected one of {', '.join(map(repr, values))}")
+        if self.tol is not None and not (isinstance(self.tol, int | float) and 0 < self.tol < 1):
+            raise ConfigError(f"Implicit: tol={self.tol!r}; expected a number between 0 and 1, relative to the state")
+        if self.max_iterations is None:
+            object.__setattr__(self, "max_iterations", 20 if self.solver == "newton" else 200)
+        for name in ("max_iterations", "krylov"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ConfigError(f"Implicit: {name}={value!r}; expected a whole number of at least 1")
+
+    def plain(self) -> "str | Tableau | Plain":
+        """The method and the options that differ from the defaults; the method alone where none does."""
+        options = differences(self, Implicit(self.tableau, solver=self.solver))
+        if self.solver != "newton":
+            options = {"solver": self.solver, **options}
+        method = name_of(self.tableau)
+        return {"tableau": method, **options} if options else method
+
+
+class ImplicitStepper(Stepper):
     """An implicit tableau, all stages of a step at once. Times are numbers, the same for the whole batch."""
 
-    def __init__(self, tableau: Tableau, options: ImplicitOptions) -> None:
+    def __init__(self, tableau: Tableau, options: Implicit) -> None:
         self.tableau, self.options = tableau, options
         self.order = tableau.estimate_order
         self.evaluations = tableau.stages  # at least; how many it takes is known only afterwards
@@ -41,9 +90,6 @@ class ImplicitStepper:
         stages = equations.unpack(k)
         return Attempt(combine(y, equations.h, self.tableau.b, stages), stages, None, failed)
 
-    def next_first(self, attempt: Attempt) -> State | None:
-        return None
-
     def stages(self, rate: Rate, t: Time, t_next: Time, y: State) -> list[State]:
         """The stages of a step that has been taken before."""
         attempt = self.step(rate, t, t_next, y, None)
@@ -51,11 +97,20 @@ class ImplicitStepper:
             raise failure(attempt.failed.status, float(t), float(t_next - t), float(rms(y, False)), attempt.failed.samples)
         return attempt.stages
 
-    def vjp(self, rate: Rate, t: Time, t_next: Time, y: State, g: State, gradients: ParameterGradients) -> list[State]:
-        """J_jᵀ l_j of every stage; (∂f/∂p)ᵀ l_j go to `gradients`. What `discrete.step_vjp` is to an explicit method."""
-        equations = StageEquations(rate, self.tableau, t, t_next, y)
-        points = equations.points(equations.pack(self.stages(rate, t, t_next, y)))
-        linearised = Linearised(equations, points)
+    def vjp(
+        self,
+        rate: Rate,
+        t: Time,
+        t_next: Time,
+        y: State,
+        g: State,
+        gradients: ParameterGradients,
+        inner: Sequence[InnerCotangent] = (),
+    ) -> tuple[list[State], list[State]]:
+        if inner:
+            raise ConfigError(f"{self.tableau.name} is implicit and gives gradients of y1 only; use an explicit method for states inside")
+        equations, stages = StageEquations(rate, self.tableau, t, t_next, y), self.stages(rate, t, t_next, y)
+        linearised = Linearised(equations, equations.points(equations.pack(stages)))
         right = equations.h * equations.b[:, None] * equations.pack_one(g)[:, None]
 
         def operator(rows: Tensor) -> Tensor:
@@ -66,7 +121,8 @@ class ImplicitStepper:
         if failed:
             raise failure(Status.NOT_CONVERGED, float(t), equations.h, float(rms(y, False)), failed)
         seeds = equations.unpack(rows.reshape(right.shape))
-        return [vjp(point, k, seed, gradients) for (point, k), seed in zip(linearised.graphs, seeds, strict=True)]
+        mu = [rate_vjp(point, k, seed, gradients) for (point, k), seed in zip(linearised.graphs, seeds, strict=True)]
+        return mu, stages
 
     def _iterate(self, equations: StageEquations) -> tuple[Tensor, Failed | None]:
         """K, and the samples whose iteration did not converge. A sample that has converged is left alone: its residual counts as 0."""

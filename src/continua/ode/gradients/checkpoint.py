@@ -1,0 +1,225 @@
+"""Checkpointed discretise-then-optimise: keep states at accepted steps, replay one step at a time backwards with the same steps.
+
+Rejected steps are never replayed. `segments=k` keeps only the starts of k segments of steps and re-creates one segment at a time.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from continua.errors import ConfigError
+from continua.ode.dense import Save, Saver, stage_weights
+from continua.ode.gradients.base import Cotangents, ForwardPass, Gradient, Gradients, connect
+from continua.ode.integration import Integration, Steps
+from continua.ode.rate import Rate, broadcast_time
+from continua.ode.solution import Solution, State, Stats, Time, pick, put
+from continua.ode.stepper import InnerCotangent, ParameterGradients, Step, Stepper
+
+
+@dataclass(frozen=True)
+class Checkpoint(Gradient):
+    """The exact gradient of the steps taken, in the memory of one step and of the states that are kept.
+
+    `segments`: None keeps the state before every step; k keeps those at the starts of k segments, and "sqrt" about √steps of them; steps
+    between are taken once more in backward.
+    """
+
+    kind: ClassVar[str] = "checkpoint"
+    segments: "int | Literal['sqrt'] | None" = None
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.segments, int) and not isinstance(self.segments, bool) and self.segments >= 1
+        if self.segments not in (None, "sqrt") and not whole:
+            raise ConfigError(f"Checkpoint(segments={self.segments!r}); expected a whole number of at least 1, 'sqrt' or None")
+
+    def integrate(self, integration: Integration) -> Solution:
+        steps = integration.steps()
+        if not integration.differentiable:
+            return steps.run().solution()
+        tableau = integration.stepper.tableau
+        if not tableau.explicit and (integration.dense is not None or integration.saver is not None):
+            text = f"{tableau.name} is implicit and gives gradients of y1 only"
+            raise ConfigError(f"{text}; for save_at or dense use an explicit method, or ask for the states under torch.no_grad()")
+        integration.probe(self)
+        return connect(integration, steps, lambda: self._take(integration, steps))
+
+    def _take(self, integration: Integration, steps: Steps) -> ForwardPass:
+        checkpoints = _Checkpoints(self.segments, integration.config.steps, integration.y0)
+        replays: list[_Replay] = []
+        for step in steps:
+            checkpoints.take(step)
+            replays.append(_Replay(step.index, step.t, step.t_next, step.rows))
+        starts = [index for index, _ in checkpoints.kept]
+        saver = integration.saver
+        tape = _Tape(
+            integration.rate,
+            integration.stepper,
+            steps.stats,
+            replays,
+            starts,
+            whole=self.segments is None,
+            saves=[] if saver is None else saver.saves,
+            saves_at_start=_slots_at_start(saver, integration.t0),
+            like=[(part.shape, part.dtype) for part in integration.y0],
+        )
+        return ForwardPass(steps.detached(), tuple(part for _, state in checkpoints.kept for part in state), tape.backward)
+
+
+class _Checkpoints:
+    """States at every `stride`-th accepted step; the stride doubles when more are held than the policy allows."""
+
+    def __init__(self, segments: "int | str | None", steps: int | None, y0: State) -> None:
+        self.segments = segments
+        self.stride = -(-steps // segments) if steps is not None and isinstance(segments, int) else 1
+        self.kept: list[tuple[int, State]] = []
+        self.count = 0
+        self._now = y0  # the whole batch, when only some samples move in a step
+        self._whole = segments is None
+
+    def take(self, step: Step) -> None:
+        if self._whole:
+            self.kept.append((self.count, step.y0))
+        else:
+            if self.count % self.stride == 0:
+                self.kept.append((self.count, self._now if step.rows is not None else step.y0))
+                self._thin()
+            if step.rows is not None:
+                self._now = put(self._now, step.rows, step.y1)
+        self.count += 1
+
+    def _thin(self) -> None:
+        limit = 2 * self.stride if self.segments == "sqrt" else self.segments
+        if len(self.kept) > int(limit or 1):
+            self.kept = self.kept[::2]
+            self.stride *= 2
+
+
+@dataclass
+class _Replay:
+    """One accepted step as backward needs it: numbers and small tensors, no state."""
+
+    index: int
+    t: Time
+    t_next: Time
+    rows: Tensor | None
+
+
+@dataclass
+class _Tape:
+    """What a forward pass leaves to its backward pass, besides tensors of the size of the state."""
+
+    rate: Rate
+    stepper: Stepper
+    stats: Stats
+    replays: list[_Replay]
+    starts: list[int]  # positions of the kept states among the steps
+    whole: bool  # every state is kept, of the rows that its step moves
+    saves: list[list[Save]]
+    saves_at_start: "list[tuple[int, Tensor | None]]"
+    like: list[tuple[torch.Size, torch.dtype]]
+
+    def backward(self, params: State, saved: State, cotangents: Cotangents) -> Gradients:
+        width = len(self.like)
+        states = [saved[i : i + width] for i in range(0, len(saved), width)]
+        walk = _Backward(self, params, cotangents)
+        walk.run(states)
+        return walk.g, walk.gradients.sums
+
+
+class _Backward:
+    """Goes through the replayed steps from last to first, carrying g = ∂L/∂y of the whole batch."""
+
+    def __init__(self, tape: _Tape, params: State, cotangents: Cotangents) -> None:
+        self.tape, self.rate, self.stepper, self.replays = tape, tape.rate, tape.stepper, tape.replays
+        self.gradients = ParameterGradients(params)
+        ends, self.of_ys = zip(cotangents, tape.like, strict=False), cotangents[len(tape.like) :]
+        self.g: State = tuple(torch.zeros(s, dtype=d, device=tape.rate.device) if g is None else g for g, (s, d) in ends)
+
+    def run(self, states: list[State]) -> None:
+        starts = self.tape.starts
+        ends = [*starts[1:], len(self.replays)] if starts else []  # a solve that failed at once took no step
+        for start, end in zip(reversed(starts), reversed(ends), strict=True):
+            y = states.pop()
+            inside = [y] if self.tape.whole else self._recreate(start, end, y)
+            for position in reversed(range(start, end)):
+                self._step(position, inside.pop())
+        self._add_saves_at_start()
+
+    def _add_saves_at_start(self) -> None:
+        """Times equal to t0 give y0 itself."""
+        for slot, rows in self.tape.saves_at_start:
+            pairs = zip(self.g, self.of_ys, strict=True)
+            if rows is None:
+                self.g = tuple(g if c is None else g + c[slot] for g, c in pairs)
+            else:
+                self.g = tuple(g if c is None else g.index_add(0, rows, c[slot, rows]) for g, c in pairs)
+
+    def _recreate(self, start: int, end: int, y: State) -> list[State]:
+        """States at the steps of a segment (of the rows that each step moves), taken again without a graph."""
+        inside = []
+        for position in range(start, end):
+            replay = self.replays[position]
+            moving = y if replay.rows is None else pick(y, replay.rows)
+            inside.append(moving)
+            if position + 1 == end:
+                break
+            calls = self.rate.calls
+            self.rate.on_step(replay.index, True)
+            moved = self.stepper.advance(self.rate, replay.t, replay.t_next, moving)
+            self.tape.stats.add_backward(self.rate.calls - calls, replay.rows)
+            y = moved if replay.rows is None else put(y, replay.rows, moved)
+        return inside
+
+    def _step(self, position: int, y: State) -> None:
+        replay, rows = self.replays[position], self.replays[position].rows
+        g = self.g if rows is None else pick(self.g, rows)
+        inner, g = self._cotangents_inside(position, g)
+        calls = self.rate.calls
+        self.rate.on_step(replay.index, True)
+        g = self.stepper.pull_back(self.rate, replay.t, replay.t_next, y, g, self.gradients, inner)
+        self.tape.stats.add_backward(self.rate.calls - calls, rows)
+        self.g = g if rows is None else put(self.g, rows, g)
+
+    def _cotangents_inside(self, position: int, g: State) -> tuple[list[InnerCotangent], State]:
+        """Cotangents of states taken inside the step, and g with those taken at its very end added."""
+        inner: list[InnerCotangent] = []
+        tableau = self.stepper.tableau
+        for save in self.tape.saves[position] if self.tape.saves else ():
+            cotangent = self._cotangent(save, position, g)
+            if isinstance(save.theta, Tensor):
+                theta = torch.zeros(len(g[0]), dtype=torch.float64, device=g[0].device)
+                theta = save.theta if save.rows is None else theta.index_copy(0, save.rows, save.theta)
+                ending = theta >= 1.0
+                at_end = tuple(c * broadcast_time(ending, c) for c in cotangent)
+                g = tuple(a + b for a, b in zip(g, at_end, strict=True))
+                cotangent = tuple(c - e for c, e in zip(cotangent, at_end, strict=True))
+                inner.append((stage_weights(tableau, theta.where(~ending, 0.0)), cotangent))
+            elif save.theta == 1.0:
+                g = tuple(a + b for a, b in zip(g, cotangent, strict=True))
+            else:
+                inner.append((stage_weights(tableau, save.theta), cotangent))
+        return inner, g
+
+    def _cotangent(self, save: Save, position: int, g: State) -> State:
+        """∂L/∂ys of one asked time, for the rows of the step; zero for rows that it does not concern."""
+        moved = self.replays[position].rows
+        parts = []
+        for part, cotangent in zip(g, self.of_ys, strict=True):
+            if cotangent is None:
+                parts.append(torch.zeros_like(part))
+            elif save.rows is None:
+                parts.append(cotangent[save.slot])
+            else:
+                here = save.rows if moved is None else moved[save.rows]
+                parts.append(torch.zeros_like(part).index_copy(0, save.rows, cotangent[save.slot, here]))
+        return tuple(parts)
+
+
+def _slots_at_start(saver: Saver | None, t0: Time) -> "list[tuple[int, Tensor | None]]":
+    if saver is None:
+        return []
+    if isinstance(saver.times, Tensor):
+        return [(slot, rows) for slot, at in enumerate(saver.times == t0) if len(rows := at.nonzero().flatten())]
+    return [(slot, None) for slot, time in enumerate(saver.times) if time == t0]

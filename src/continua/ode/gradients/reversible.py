@@ -1,0 +1,120 @@
+"""An algebraically reversible scheme over any explicit method: the exact gradient of its steps, with no stored trajectory.
+
+McCallum & Foster (2024), "Efficient, accurate and stable gradients for neural ODEs". With Ψ_h(t, y) the increment of the base method,
+a step carries two copies (y, z) of the state, z0 = y0,
+
+    y' = λ y + (1 − λ) z + Ψ_h(t, z),        z' = z − Ψ_{−h}(t + h, y'),
+
+and is undone by z = z' + Ψ_{−h}(t + h, y'), y = (y' − (1 − λ) z − Ψ_h(t, z)) / λ. Backward rebuilds each state from the next, so
+memory does not grow with the number of steps. λ < 1 couples the copies and gives the scheme a region of stability.
+"""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+
+from continua.errors import ConfigError
+from continua.ode.gradients.base import Cotangents, ForwardPass, Gradient, Gradients, connect, zeros_where_none
+from continua.ode.integration import Integration, Steps
+from continua.ode.rate import Rate
+from continua.ode.solution import Solution, State, Stats, Time
+from continua.ode.stepper import Attempt, ExplicitStepper, ParameterGradients, Stepper, combine
+from continua.ode.tableau import Tableau
+
+if TYPE_CHECKING:
+    from continua.ode.config import SolverConfig
+
+COUPLING = 0.999  # λ
+
+
+@dataclass(frozen=True)
+class Reversible(Gradient):
+    """The exact gradient of the steps of a scheme of its own, which keeps its last state only. It gives y1, and no states inside."""
+
+    kind: ClassVar[str] = "reversible"
+    same_points: ClassVar[bool] = False
+
+    def check(self, config: "SolverConfig") -> None:
+        self.refuse_implicit(config)
+        self.refuse_sample(config)
+
+    def why_not_one_graph(self) -> str | None:
+        return "gradient='reversible' steps by a scheme of its own, which is not traced"
+
+    def integrate(self, integration: Integration) -> Solution:
+        count, y0 = len(integration.y0), integration.y0
+        if integration.dense is not None or (integration.saver is not None and integration.differentiable):
+            raise ConfigError(
+                "gradient='reversible' gives y1 only: it keeps no states inside; use gradient='checkpoint' for save_at or dense"
+            )
+        if integration.differentiable:
+            integration.probe(self)
+        pair = replace(integration, stepper=ReversibleStepper(integration.stepper.tableau), y0=(*y0, *y0))
+        steps = pair.steps()
+        if not integration.differentiable:
+            return steps.run().solution(steps.y[:count])
+        return connect(integration, steps, lambda: _take(pair, steps))
+
+
+def _take(pair: Integration, steps: Steps) -> ForwardPass:
+    times = [(step.index, step.t, step.t_next) for step in steps]
+    states = steps.detached()
+    tape = _Tape(pair.rate, ExplicitStepper(pair.stepper.tableau), steps.stats, times)
+    return ForwardPass(states[: len(states) // 2], states, tape.backward)
+
+
+class ReversibleStepper(Stepper):
+    """A step of the pair; its state is (*y, *z). The error estimate is the base method's at z."""
+
+    def __init__(self, tableau: Tableau) -> None:
+        self.tableau = tableau
+        self.base = ExplicitStepper(tableau)
+        self.order = tableau.estimate_order
+        self.evaluations = tableau.stages - 1 + tableau.needed
+
+    def step(self, rate: Rate, t: Time, t_next: Time, y: State, first: State | None) -> Attempt:
+        half = len(y) // 2
+        now, z = y[:half], y[half:]
+        forth = self.base.step(rate, t, t_next, z, first)
+        increment = combine(None, t_next - t, self.tableau.b, forth.stages)
+        new = _mix(now, z, increment)
+        back = self.base.stages(rate, t_next, t, new)
+        z_new = combine(z, t_next - t, self.tableau.b, back)  # z − Ψ_{−h}: the step of Ψ_{−h} is t − t_next
+        return Attempt((*new, *z_new), forth.stages, forth.error)
+
+
+def _mix(y: State, z: State, increment: State) -> State:
+    pairs = zip(y, z, increment, strict=True)
+    return tuple(torch.lerp(b, a, COUPLING).add_(c) for a, b, c in pairs)
+
+
+@dataclass
+class _Tape:
+    """The times of the steps, from which backward undoes them."""
+
+    rate: Rate
+    stepper: ExplicitStepper
+    stats: Stats
+    times: list[tuple[int, Time, Time]]
+
+    def backward(self, params: State, saved: State, cotangents: Cotangents) -> Gradients:
+        rate, stepper, weights, calls = self.rate, self.stepper, self.stepper.tableau.b, self.rate.calls
+        y, z = saved[: len(saved) // 2], saved[len(saved) // 2 :]
+        gradients = ParameterGradients(params)
+        gy = zeros_where_none(cotangents, y)
+        gz: State = tuple(torch.zeros_like(part) for part in gy)
+        for index, t, t_next in reversed(self.times):
+            rate.on_step(index, True)
+            # z' = z − Ψ_{−h}(y'): undo it, and carry gz to y'.
+            mu, stages = stepper.vjp(rate, t_next, t, y, tuple(-g for g in gz), gradients)
+            z = combine(z, t - t_next, weights, stages)
+            gy = combine(gy, 1.0, [1.0] * len(mu), mu)
+            # y' = λ y + (1 − λ) z + Ψ_h(z): undo it, and carry gy to y and z.
+            mu, stages = stepper.vjp(rate, t, t_next, z, gy, gradients)
+            increment = combine(None, t_next - t, weights, stages)
+            y = tuple(torch.lerp(b, a - c, 1 / COUPLING) for a, b, c in zip(y, z, increment, strict=True))
+            gz = combine(gz, 1.0, [1 - COUPLING, *(1.0 for _ in mu)], [gy, *mu])
+            gy = tuple(COUPLING * part for part in gy)
+        self.stats.add_backward(rate.calls - calls)
+        return tuple(a + b for a, b in zip(gy, gz, strict=True)), gradients.sums

@@ -1,0 +1,281 @@
+"""One solve as its accepted steps: a fixed grid, or adaptive with one step for the whole batch.
+
+`Integration` holds all that belongs to a solve. Its `steps()` are iterated over once; afterwards `y` is the end state, `stats` what it
+cost and `status` how each sample fared. How the solve is differentiated is the business of the gradient that iterates.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import copysign, inf, ulp
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from continua.ode.control import NextStep, error_ratio, first_step, rms
+from continua.ode.dense import DenseOutput, Saver
+from continua.ode.rate import Rate, probe
+from continua.ode.solution import Solution, State, Stats, Status, StepLog, Time, failure
+from continua.ode.stepper import Attempt, Failed, Step, Stepper
+
+if TYPE_CHECKING:
+    from continua.ode.config import SolverConfig
+
+SMALLEST_STEP = 10  # rounding errors of t: a step that is rejected below this size has failed
+
+
+@dataclass
+class Integration:
+    """One solve: dy/dt = rate(t, y) from (t0, y0) to t1 by the steps of `stepper`, and what is wanted of it."""
+
+    rate: Rate
+    stepper: Stepper
+    config: "SolverConfig"
+    y0: State
+    t0: Time
+    t1: Time
+    loop: "Callable[[Integration], Steps] | None" = None  # which kind of steps; None: as many equal ones as the configuration says
+    params: State = ()  # tensors besides y0 that need gradients
+    controlled: int | None = None  # leading components that error control looks at; None: all that f takes
+    first: State | None = None  # f(t0, y0), where it is known already
+    saver: Saver | None = None  # of states at asked times
+    dense: DenseOutput | None = None  # of an interpolant for later
+
+    @property
+    def batch(self) -> int:
+        return self.y0[0].shape[0]  # len() would fix it when a solve is exported
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether anybody may ask for a gradient."""
+        return torch.is_grad_enabled() and any(part.requires_grad for part in (*self.y0, *self.params))
+
+    @property
+    def measured(self) -> int:
+        return self.rate.width if self.controlled is None else self.controlled
+
+    def steps(self) -> "Steps":
+        """The accepted steps, to be iterated over once."""
+        return FixedSteps(self) if self.loop is None else self.loop(self)
+
+    def probe(self, gradient: object) -> None:
+        """Evaluate f(t0, y0), and refuse an f whose second evaluation in backward would give wrong gradients."""
+        if torch.compiler.is_compiling():
+            return
+        self.rate.on_step(0, False)
+        self.first = probe(self.rate, self.t0, self.y0, self.params, str(gradient))
+
+    def ratio(self, attempt: Attempt, y: State, per_sample: bool) -> Tensor:
+        """The error of an attempt relative to the tolerance: at most 1 is accepted."""
+        measured = (attempt.error or ())[: self.measured]
+        return error_ratio(measured, y, attempt.y1, self.config.rtol, self.config.atol, per_sample)
+
+
+class Steps(ABC):
+    """The accepted steps of an integration, and what is known when they are through."""
+
+    def __init__(self, integration: Integration, stats: Stats | None = None) -> None:
+        self.integration = integration
+        self.y = integration.y0
+        self.stats = Stats() if stats is None else stats
+        # A compiled solve looks at no numbers, so it claims nothing; and its batch may be of any size.
+        self.status: tuple[Status, ...] = () if torch.compiler.is_compiling() else (Status.SUCCESS,) * integration.batch
+
+    @abstractmethod
+    def accepted(self) -> Iterator[Step]:
+        """Takes steps, and yields those that count."""
+
+    def __iter__(self) -> Iterator[Step]:
+        saver, dense = self.integration.saver, self.integration.dense
+        for step in self.accepted():
+            if saver is not None:
+                saver.take(step)
+            if dense is not None:
+                dense.take(step)
+            yield step
+
+    def run(self) -> "Steps":
+        """Take all steps."""
+        for _ in self:
+            pass
+        return self
+
+    @property
+    def ys(self) -> State:
+        """States at the asked times; nothing if none were asked for."""
+        saver = self.integration.saver
+        return () if saver is None else saver.stacked()
+
+    def detached(self) -> State:
+        """The components of y1, then those of ys, without their graph."""
+        return tuple(part.detach() for part in (*self.y, *self.ys))
+
+    def solution(self, y1: State | None = None, ys: State | None = None) -> Solution:
+        """What the user gets: y1 and ys, connected to y0 and the parameters as the caller did, or as they are."""
+        y1, ys = self.y if y1 is None else y1, self.ys if ys is None else ys
+        single, dense = self.integration.rate.single, self.integration.dense
+        if single:
+            return Solution(y1[0], ys[0] if ys else None, None, self.stats, self.status, dense)
+        return Solution(y1, ys or None, None, self.stats, self.status, dense)
+
+
+class FixedSteps(Steps):
+    """N equal steps. Times are numbers, or (batch,) where each sample has its own interval."""
+
+    def __init__(self, integration: Integration) -> None:
+        super().__init__(integration)
+        self.count = integration.config.steps or 1
+        self._last_good: dict[int, State] = {}
+        self._log: list[Tensor] = []
+
+    def accepted(self) -> Iterator[Step]:
+        p, calls = self.integration, self.integration.rate.calls
+        h = (p.t1 - p.t0) / self.count
+        t, first = p.t0, p.first
+        for index in range(self.count):
+            t_next = p.t1 if index == self.count - 1 else p.t0 + (index + 1) * h
+            p.rate.on_step(index, False)
+            attempt = p.stepper.step(p.rate, t, t_next, self.y, first)
+            if attempt.failed is not None:
+                self._stop(attempt.failed, t, h)
+                self.count = index
+                break
+            if not torch.compiler.is_compiling():
+                self._note(t, t_next, attempt)
+            step = Step(index, t, t_next, self.y, attempt.y1, attempt.stages)
+            self.y, t, first = attempt.y1, t_next, p.stepper.next_first(attempt)
+            yield step
+        self._count(p.rate.calls - calls + (p.first is not None), h)
+        if not torch.compiler.is_compiling():
+            self._check(h)
+
+    def _stop(self, failed: Failed, t: Time, h: Time) -> None:
+        """An implicit step of some samples could not be taken: the batch, which shares its steps, stays at its last good state."""
+        if self.integration.config.on_failure == "raise":
+            raise failure(failed.status, _first_of(t), _first_of(h), float(rms(self.y, False)), failed.samples)
+        self.status = (failed.status,) * self.integration.batch
+
+    def _count(self, nfe: int, h: Time) -> None:
+        if isinstance(h, Tensor):
+            each = torch.ones_like(h, dtype=torch.int64)
+            self.stats = Stats(nfe * each, 0 * each, self.count * each, 0 * each, h, h)
+        else:
+            self.stats = Stats(nfe, 0, self.count, 0, h, h)
+        if self._log:
+            sample, t, size, error = torch.cat(self._log, dim=1)
+            accepted = torch.ones_like(t, dtype=torch.bool)
+            self.stats.steps = StepLog(t, size, error, accepted, sample.long() if isinstance(h, Tensor) else None)
+
+    @torch.no_grad()
+    def _note(self, t: Time, t_next: Time, attempt: Attempt) -> None:
+        """What options ask for: the last good state of a sample, and the step with its error where the method estimates one."""
+        config = self.integration.config
+        if config.on_failure == "status":
+            for row in not_finite(attempt.y1):
+                self._last_good.setdefault(row, tuple(part[row] for part in self.y))
+        if config.record_steps:
+            each = isinstance(t, Tensor)
+            rows = torch.arange(self.integration.batch if each else 1, dtype=torch.float64)
+            error = torch.nan if attempt.error is None else self.integration.ratio(attempt, self.y, per_sample=each)
+            columns = (rows, t, t_next - t, error)
+            self._log.append(torch.stack([torch.as_tensor(c, dtype=torch.float64).cpu().expand(len(rows)) for c in columns]))
+
+    def _check(self, h: Time) -> None:
+        bad = not_finite(self.y)
+        if not bad:
+            return
+        if self.integration.config.on_failure == "raise":
+            raise failure(Status.NON_FINITE, _first_of(self.integration.t1), _first_of(h), float(rms(self.y, False)), bad)
+        self.status = tuple(Status.NON_FINITE if i in bad else Status.SUCCESS for i in range(self.integration.batch))
+        rows = torch.tensor(bad, device=self.y[0].device)
+        good = (torch.stack(parts) for parts in zip(*(self._last_good[row] for row in bad), strict=True))
+        self.y = tuple(part.index_copy(0, rows, kept) for part, kept in zip(self.y, good, strict=True))
+
+
+class BatchSteps(Steps):
+    """Adaptive, one step for the whole batch, chosen by the RMS error over all of it. Times are numbers."""
+
+    def __init__(self, integration: Integration) -> None:
+        super().__init__(integration)
+        self._log: list[tuple[float, float, float, bool]] = []
+        self._suspects: list[int] = []  # samples that became infinite or undefined in the last rejected trial
+
+    def accepted(self) -> Iterator[Step]:
+        p, config, calls = self.integration, self.integration.config, self.integration.rate.calls
+        t, t1 = float(p.t0), float(p.t1)
+        p.rate.on_step(0, False)
+        first = p.rate(t, self.y[: p.rate.width]) if p.first is None else p.first
+        size = first_step(p, first, per_sample=False).item() if config.control.first_step is None else config.control.first_step
+        h = size if t1 > t else -size
+        choose = NextStep(config.control, p.stepper.order)
+        status = Status.MAX_STEPS
+        for _ in range(config.control.max_steps):
+            smallest = SMALLEST_STEP * ulp(t)
+            h = copysign(max(abs(h), smallest), h)
+            last = abs(h) >= abs(t1 - t) * (1 - 1e-12)
+            t_next = t1 if last else t + h
+            last = t_next == t1  # also when t + h happens to round to it
+            p.rate.on_step(int(self.stats.accepted), False)
+            attempt = p.stepper.step(p.rate, t, t_next, self.y, first)
+            ratio = p.ratio(attempt, self.y, per_sample=False).cpu()
+            accept = ratio <= 1.0
+            self._note(t, t_next - t, float(ratio), bool(accept))
+            h = float(choose(torch.tensor(t_next - t, dtype=torch.float64), ratio, accept))
+            if not accept:
+                first = attempt.stages[0]
+                self._suspects = []
+                if not bool(torch.isfinite(ratio)):
+                    # A shorter step may save an undefined trial, within reason; nothing saves an undefined rate of change here.
+                    hopeless = not_finite(first)
+                    self._suspects = hopeless or not_finite((*attempt.y1, *attempt.stages[-1]))
+                    smallest = inf if hopeless else SMALLEST_STEP * ulp(max(abs(t), abs(t1)))
+                if abs(h) < smallest:
+                    status = Status.STEP_UNDERFLOW
+                    break
+                continue
+            step = Step(int(self.stats.accepted) - 1, t, t_next, self.y, attempt.y1, attempt.stages)
+            self.y, t = attempt.y1, t_next
+            yield step
+            if last:
+                status = Status.SUCCESS
+                break
+            first = p.stepper.next_first(attempt)
+        self._finish(status, t, h, p.rate.calls - calls + (p.first is not None))
+
+    def _note(self, t: float, h: float, ratio: float, accept: bool) -> None:
+        stats = self.stats
+        if stats.accepted + stats.rejected == 0:
+            stats.first_step = h
+        stats.last_step = h
+        stats.accepted += accept
+        stats.rejected += not accept
+        if self.integration.config.record_steps:
+            self._log.append((t, h, ratio, accept))
+
+    def _finish(self, status: Status, t: float, h: float, nfe: int) -> None:
+        self.stats.nfe = nfe
+        if self.integration.config.record_steps:
+            table = torch.tensor(self._log, dtype=torch.float64).reshape(-1, 4).T
+            self.stats.steps = StepLog(table[0], table[1], table[2], table[3].bool())
+        if status is Status.SUCCESS:
+            return
+        with torch.no_grad():
+            bad = not_finite(self.integration.rate(t, self.y[: self.integration.rate.width])) or self._suspects
+        status = Status.NON_FINITE if bad else status
+        if self.integration.config.on_failure == "raise":
+            raise failure(status, t, h, float(rms(self.y, False)), bad or list(range(self.integration.batch)))
+        self.status = (status,) * self.integration.batch
+
+
+@torch.no_grad()
+def not_finite(y: State) -> list[int]:
+    """Indices of the samples with an infinite or undefined number anywhere; usually none, found in one pass."""
+    if all(bool(torch.isfinite(part.sum())) for part in y):
+        return []
+    bad = torch.stack([~torch.isfinite(part).reshape(len(part), -1).all(1) for part in y]).any(0)
+    return bad.nonzero().flatten().tolist()
+
+
+def _first_of(time: Time) -> float:
+    return float(time.flatten()[0]) if isinstance(time, Tensor) else time

@@ -1,0 +1,84 @@
+"""Options as plain data, the form that JSON and YAML hold: reading them, writing them, and reading those of version 0.1."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from continua.errors import ConfigError, unknown_name
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Options = Mapping[str, Any]  # as a user gives them
+Plain = dict[str, Any]  # as a file holds them
+T = TypeVar("T")
+
+REPLACED = {
+    "segments": "gradient=Checkpoint(segments=...), in a file gradient: {kind: checkpoint, segments: ...}",
+    "adjoint_options": "gradient=Adjoint(norm=..., rtol=...), in a file gradient: {kind: adjoint, norm: ...}",
+    "controller": "control=StepControl(kind=...), in a file control: {kind: ...}",
+    "first_step": "control=StepControl(first_step=...), in a file control: {first_step: ...}",
+    "max_steps": "control=StepControl(max_steps=...), in a file control: {max_steps: ...}",
+    "implicit_options": "method=Implicit('radau5', ...), in a file method: {tableau: radau5, ...}",
+}
+
+
+def refuse_unknown(cls: type, what: str, names: "Mapping[str, object]", more: tuple[str, ...] = ()) -> None:
+    """An error for a name that is no field of the class; spellings of version 0.1 are told the new one."""
+    if not names:  # said first, for compiled solves: they can be without options, but cannot list fields
+        return
+    known = [field.name for field in fields(cls)] + list(more)
+    for name in names:
+        if name in REPLACED and name not in known:
+            raise ConfigError(f"{what} {name!r} has another place now: write {REPLACED[name]}")
+        if name not in known:
+            raise unknown_name(what, name, known)
+
+
+def build(cls: type[T], what: str, options: Options) -> T:
+    """An object of the class from options by name."""
+    refuse_unknown(cls, what, options)
+    return cls(**options)
+
+
+def differences(given: "DataclassInstance", default: "DataclassInstance") -> Plain:
+    """The fields of a dataclass that differ from those of another."""
+    names = [field.name for field in fields(given)]
+    return {name: value for name in names if (value := getattr(given, name)) != getattr(default, name)}
+
+
+def upgrade_solver_options(old: Options) -> Plain:
+    """Solver options as version 0.1 stored them, in today's form; what is in today's form already stays as it is.
+
+    For readers of stored files only: elsewhere the old spelling is an error that says the new one.
+    """
+    new = {name: value for name, value in old.items() if name not in REPLACED}
+    steering = {name: old[name] for name in ("first_step", "max_steps") if old.get(name) is not None}
+    control = {**_law(old.get("controller")), **steering}
+    if control:
+        new["control"] = {"per": old.get("control", "batch"), **control}
+    if old.get("segments") is not None:
+        new["gradient"] = {"kind": "checkpoint", "segments": old["segments"]}
+    if old.get("adjoint_options"):
+        new["gradient"] = {"kind": "adjoint", **_adjoint(old["adjoint_options"], control)}
+    if old.get("implicit_options"):
+        new["method"] = {"tableau": old.get("method", "dopri5"), **old["implicit_options"]}
+    return new
+
+
+def _law(controller: str | Options | None) -> Plain:
+    if controller is None or controller == "i":
+        return {}
+    return {"kind": controller} if isinstance(controller, str) else dict(controller)
+
+
+def _adjoint(options: Options, forward: Plain) -> Plain:
+    """Options of the backward solve; what its control left out was that of the forward solve."""
+    steering = {name: options[name] for name in ("first_step", "max_steps") if name in options}
+    new = {name: value for name, value in options.items() if name not in (*steering, "controller")}
+    if "controller" in options:
+        kept = {name: forward[name] for name in ("first_step", "max_steps") if name in forward}
+        new["control"] = {**kept, **_law(options["controller"]), **steering}
+    elif steering:
+        new["control"] = {**forward, **steering}
+    return new
