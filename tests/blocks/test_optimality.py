@@ -11,7 +11,7 @@ from continua import ConfigError, create_model
 from continua.blocks import CoupledBlock, CoupledField, ODEBlock
 from continua.blocks.optimality import SCHEMES, optimality_gradients
 from continua.filters import RDA, Evolved, FilterConv2d, Grid, Pixel, evolve
-from continua.filters.memory import remembering
+from continua.filters.history import remembering
 
 F64 = torch.float64
 MEMORIES = {

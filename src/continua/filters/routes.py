@@ -1,5 +1,10 @@
-"""Which route a convolution takes: a fixed rule, so that the same run always takes the same one.
+"""How a realised kernel is applied to a map of known size, and by which of three routes.
 
+    dense       sample the kernel, one `conv2d` (below)
+    separable   an N-jet by its one-dimensional factors (separable.py)
+    hybrid      blur, then small differences: another discretisation of an N-jet (hybrid.py)
+
+Each makes an `Operator` for a `Geometry`. Dense or separable is chosen by a fixed rule, so that the same run always takes the same one.
 Costs are in multiply–adds of a dense convolution per output pixel, with C_in, C_out channels, a kernel of k×k' taps, basis functions and
 derivatives counted by the order N, on a map of H×W:
 
@@ -15,12 +20,16 @@ that has them, GPUs) passes weigh more: p = 240, an estimate from the dense rout
 never measured with this code.
 """
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from continua.errors import ConfigError
 from continua.filters.filter import Filter
 from continua.filters.kernel import JetKernel, Kernel
-from continua.filters.operator import Geometry
 from continua.filters.precision import Precision
 
 ROUTES = ("auto", "dense", "separable")
@@ -28,6 +37,28 @@ DISCRETISATIONS = ("sampled", "hybrid")
 SLOWDOWN = 1.5
 PASSES = 130
 PASSES_WITH_MATRIX_UNITS = 240
+
+CHUNK = 1 << 19
+"""Elements of a map per chunk on a CPU: the few maps a step works on then stay in the second- and third-level caches."""
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Where a kernel is applied. `padding` None means "same": zeros up to the kernel's half-width, ceil(size / stride) outputs."""
+
+    height: int
+    width: int
+    stride: int = 1
+    padding: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Operator:
+    """`linear(x, bias, *tensors)` applies the kernel; `tensors` are differentiable functions of the filter's state."""
+
+    route: str
+    tensors: tuple[Tensor, ...]
+    linear: Callable[..., Tensor]
 
 
 def check_route(filter: Filter, route: str, discretisation: str) -> None:
@@ -58,3 +89,43 @@ def choose_route(kernel: Kernel, geometry: Geometry, channels: tuple[int, int], 
     passes = PASSES_WITH_MATRIX_UNITS if matrix_units else PASSES
     separable = SLOWDOWN * multiplies + passes * (c_in + c_out)
     return "separable" if separable < taps * c_in * c_out else "dense"
+
+
+def dense_operator(kernel: Kernel, geometry: Geometry) -> Operator:
+    """Apply `kernel` as weights; by one grouped `conv2d` when every sample has its own. Taps that can never touch the map are not built."""
+    padding = geometry.padding
+    if padding is None:
+        kernel = kernel.cropped(geometry.height - 1, geometry.width - 1)
+        padding = (kernel.size[0] // 2, kernel.size[1] // 2)
+    stride = geometry.stride
+
+    def convolve(x: Tensor, bias: Tensor | None, weight: Tensor) -> Tensor:
+        return F.conv2d(x, weight, bias, stride=stride, padding=padding)
+
+    def convolve_each(x: Tensor, bias: Tensor | None, weight: Tensor) -> Tensor:
+        batch, out = weight.shape[:2]
+        x = x.expand(batch, -1, -1, -1).reshape(1, -1, *x.shape[2:])
+        bias = None if bias is None else bias.repeat(batch)
+        y = F.conv2d(x, weight.flatten(0, 1), bias, stride=stride, padding=padding, groups=batch)
+        return y.reshape(batch, out, *y.shape[2:])
+
+    return Operator("dense", (kernel.weight(),), convolve_each if kernel.batched else convolve)
+
+
+def chunks(x: Tensor) -> list[slice]:
+    """Walk a batch in parts that fit the CPU's caches; in one part elsewhere."""
+    batch = x.shape[0]
+    step = max(1, CHUNK // max(1, x.shape[1:].numel())) if x.device.type == "cpu" else max(1, batch)
+    return [slice(start, min(start + step, batch)) for start in range(0, batch, step)]
+
+
+def plain_gradients(plain: Callable[..., Tensor], inputs: Sequence[Tensor], gradient: Tensor) -> tuple[Tensor | None, ...]:
+    """A backward pass in plain operations, for whoever differentiates it again (grad mode is on in a backward pass only then)."""
+    wanted = [value for value in inputs if value.requires_grad]
+    gradients = iter(torch.autograd.grad(plain(*inputs), wanted, gradient, create_graph=True))
+    return tuple(next(gradients) if value.requires_grad else None for value in inputs)
+
+
+def is_channels_last(x: Tensor) -> bool:
+    """True when a map is stored pixel by pixel and not also channel by channel (as a map with one channel is)."""
+    return x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()

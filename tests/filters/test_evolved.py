@@ -29,8 +29,8 @@ from continua.filters import (
     evolve,
     make_evolution,
 )
-from continua.filters.path import between_nodes, slopes_between
-from continua.filters.spectral import operate, propagate, wave_numbers
+from continua.filters.evolution import between_nodes, slopes_between
+from continua.filters.rda import operate, propagate, wave_numbers
 
 F64 = torch.float64
 SIZES = [(3, 3), (5, 5), (4, 4), (6, 5), (1, 2), (2, 7)]
