@@ -101,7 +101,7 @@ def test_nothing_is_tracked_in_evaluation_and_the_output_is_the_same() -> None:
 @pytest.mark.parametrize(
     ("names", "solver", "said"),
     [
-        (("potential",), {}, "there is no energy 'potential'"),
+        (("potential",), {}, "unknown energy 'potential'"),
         (("kinetic",), dict(gradient="adjoint"), "need gradient='checkpoint' or 'direct'"),
         (("jacobian",), dict(control="sample"), "use control='batch'"),
     ],

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from continua import ConfigError, create_model
-from continua.blocks import CoupledBlock, CoupledField, ODEBlock
-from continua.blocks.optimality import SCHEMES, optimality_gradients
+from continua.blocks import CoupledBlock, CoupledField, Field, ODEBlock, Prepared, optimality_gradients
+from continua.blocks.optimality import SCHEMES
 from continua.filters import RDA, Evolved, FilterConv2d, Grid, Pixel, evolve
 from continua.filters.history import remembering
 
@@ -21,7 +21,7 @@ MEMORIES = {
 }
 
 
-class Smooth(nn.Module):
+class Smooth(Field):
     """f(z) = tanh(θ(t) * z + bias): no norm, so that θ(0) = 0 of an unnormalised memory is nothing special."""
 
     def __init__(self, steps: int, memory, nonlinearity: str) -> None:
@@ -33,12 +33,9 @@ class Smooth(nn.Module):
             evolution.tau.abs_()
         self.conv = FilterConv2d(Evolved(Pixel(2, 2), remembering(evolution, memory), grid=Grid(steps=steps)), bias=True)
 
-    def prepare(self, z: Tensor, t0=None, t1=None):
-        ready = self.conv.realise(z.shape, z.dtype)
-        return lambda t, z: torch.tanh(ready(z, t)), ready.tensors
-
-    def forward(self, t: Tensor, z: Tensor) -> Tensor:
-        return self.prepare(z)[0](t, z)
+    def prepare(self, h: Tensor, t0=0.0, t1=1.0) -> Prepared:
+        ready = self.conv.realise(h.shape, h.dtype)
+        return Prepared(lambda t, z: torch.tanh(ready(z, t)), ready.tensors)
 
 
 def loss(z: Tensor) -> Tensor:

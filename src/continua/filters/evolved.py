@@ -65,10 +65,10 @@ class Evolved(Filter):
             raise ConfigError(f"the weights' clock runs forward; got clock={clock}")
         self.inner, self.grid, self.clock = inner, grid or Grid(), clock
         self.evolutions = nn.ModuleDict({name: as_evolution(module) for name, module in named.items()})
-        self.time_dependent = any(evolution.moves for _, evolution in self._evolving())
+        self.time_dependent = any(evolution.moves for _, evolution in self.evolving())
         self.size, self.jet_order, self.interval = inner.size, inner.jet_order, (self.grid.start, self.grid.end)
         self._frozen: _FrozenPath | None = None
-        for name, evolution in self._evolving():
+        for name, evolution in self.evolving():
             if evolution.makes_start:
                 value = inner.state()[name]
                 delattr(inner, name)
@@ -77,7 +77,7 @@ class Evolved(Filter):
     def paths(self) -> dict[str, WeightPath]:
         """θ(t) of every evolving part, for whoever wants to look at it. Times are the weights' own."""
         state = self.inner.state()
-        return {name: evolution.path(_wide(state[name]), self.grid) for name, evolution in self._evolving()}
+        return {name: evolution.path(_wide(state[name]), self.grid) for name, evolution in self.evolving()}
 
     def state(self) -> dict[str, Tensor]:
         if self._frozen is not None:
@@ -139,7 +139,7 @@ class Evolved(Filter):
     def watch_path(self, state: dict[str, Tensor]) -> None:
         """Warn by name of an evolution that will not end well; refuse one that already has."""
         start = self.inner.state()
-        for name, evolution in self._evolving():
+        for name, evolution in self.evolving():
             evolution.watch(self.label, start[name], self.grid)
         with torch.no_grad():
             ends = self.state_at(state, self.grid.end / self.clock)
@@ -181,7 +181,8 @@ class Evolved(Filter):
         ]
         return PixelKernel(torch.stack([kernel.weight() for kernel in kernels]))
 
-    def _evolving(self) -> list[tuple[str, Evolution]]:
+    def evolving(self) -> list[tuple[str, Evolution]]:
+        """The parts of the state that evolve, each with its evolution."""
         return [(name, self._evolution(name)) for name in self.evolutions]
 
     def _evolution(self, name: str) -> Evolution:
