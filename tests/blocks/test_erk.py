@@ -103,9 +103,9 @@ def test_values_gradients_and_statistics_are_those_of_the_concatenating_form(m, 
     expected = naive(step, y)
     wanted = torch.autograd.grad(expected, sources, upstream)
     before = step.statistics[0].parts[0].running_mean.clone()
-    found = step(y)
-    torch.testing.assert_close(found, expected)
-    for ours, theirs in zip(torch.autograd.grad(found, sources, upstream), wanted, strict=True):
+    y_next = step(y)
+    torch.testing.assert_close(y_next, expected)
+    for ours, theirs in zip(torch.autograd.grad(y_next, sources, upstream), wanted, strict=True):
         torch.testing.assert_close(ours, theirs)
     moved = step.statistics[0].parts[0].running_mean
     torch.testing.assert_close(moved, 0.9 * before + 0.1 * y.detach().mean((0, 2, 3)))
@@ -170,11 +170,11 @@ def test_a_step_taken_twice_shares_weights_and_has_its_own_statistics():
 
 
 def test_dependence_is_the_triangle_of_an_explicit_method():
-    found = ERKStep(3, 4).dependence()
-    assert found.shape == (4, 5)
-    assert bool((found[:, 1:].triu() == 0).all())
-    assert bool((found[:, 0] > 0).all())
-    assert bool((found[:, 1:][torch.ones(4, 4).tril(-1) > 0] > 0).all())
+    reads = ERKStep(3, 4).dependence()
+    assert reads.shape == (4, 5)
+    assert bool((reads[:, 1:].triu() == 0).all())
+    assert bool((reads[:, 0] > 0).all())
+    assert bool((reads[:, 1:][torch.ones(4, 4).tril(-1) > 0] > 0).all())
     written = ERKStep(2, 4, style=LINEAR)
     embed_tableau(written, "rk4", torch.eye(2), 0.5)
     rk4 = find_method("rk4")

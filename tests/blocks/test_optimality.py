@@ -50,10 +50,10 @@ def gap(steps: int, scheme: str, memory, nonlinearity: str) -> float:
     z = torch.randn(2, 2, 4, 4, dtype=F64).requires_grad_()
     names = ["z", *(name for name, _ in block.named_parameters())]
     discrete = dict(zip(names, torch.autograd.grad(loss(block(z)), [z, *block.parameters()]), strict=True))
-    found = optimality_gradients(block, z, loss, scheme=scheme)
-    ours = {"z": found.state, **found.parameters}
+    gradients = optimality_gradients(block, z, loss, scheme=scheme)
+    ours = {"z": gradients.state, **gradients.parameters}
     assert ours.keys() == discrete.keys()
-    assert found.loss == pytest.approx(loss(block(z)).item(), rel=1e-9)
+    assert gradients.loss == pytest.approx(loss(block(z)).item(), rel=1e-9)
     worst = [float((ours[name] - discrete[name]).norm() / discrete[name].norm()) for name in names]
     return max(worst)
 
@@ -85,11 +85,11 @@ def test_it_works_over_the_fields_of_the_models():
     block, z = net.blocks[0], torch.randn(2, 4, 6, 6, dtype=F64)
     block.field.act.name = "tanh"
     block.solver = block.solver.replace(gradient="direct")
-    found = optimality_gradients(block, z, loss)
+    gradients = optimality_gradients(block, z, loss)
     loss(block(z)).backward()
     for name, parameter in block.named_parameters():
         if name.endswith(("inner.weight", "tau", "v")):
-            assert float((found.parameters[name] - parameter.grad).norm() / parameter.grad.norm()) < 0.15, name
+            assert float((gradients.parameters[name] - parameter.grad).norm() / parameter.grad.norm()) < 0.15, name
 
 
 def test_what_has_no_optimality_system_is_refused():
