@@ -27,7 +27,7 @@ with its norm, say); m is (1 or batch, out, h, w) or None. `ready.route` names t
 
 from continua.filters.algebra import Tuning
 from continua.filters.basis import jet_orders
-from continua.filters.conv import FilterConv2d, RealisedConv, without_autocast
+from continua.filters.conv import FilterConv2d, RealisedConv
 from continua.filters.evolution import (
     ConvEvolution,
     Evolution,
@@ -45,8 +45,8 @@ from continua.filters.history import Remembering
 from continua.filters.hybrid import hybrid_kernel
 from continua.filters.kernel import JetKernel, Kernel, PixelKernel
 from continua.filters.njet import JetFit, NJet, fit_pixel_kernel
-from continua.filters.precision import autocast_on, fast_on_cpu
 from continua.filters.rda import RDA
+from continua.filters.routes import autocast_on, fast_on_cpu, without_autocast
 from continua.filters.schedule import ScheduledNJet
 
 __all__ = [

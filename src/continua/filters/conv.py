@@ -7,7 +7,6 @@ included, from one small map that is realised once per solve.
 
 import copy
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from jaxtyping import Float
@@ -18,8 +17,16 @@ from continua.errors import ConfigError
 from continua.filters.filter import Filter
 from continua.filters.hybrid import hybrid_kernel, hybrid_operator
 from continua.filters.kernel import JetKernel, Kernel
-from continua.filters.precision import Precision, autocast_on
-from continua.filters.routes import Geometry, Operator, check_route, choose_route, dense_operator, is_channels_last
+from continua.filters.routes import (
+    Geometry,
+    Operator,
+    Precision,
+    check_route,
+    choose_route,
+    dense_operator,
+    is_channels_last,
+    without_autocast,
+)
 from continua.filters.separable import separable_operator
 
 
@@ -191,11 +198,6 @@ def _make_operator(route: str, kernel: Kernel, geometry: Geometry) -> Operator:
         return separable_operator(kernel, geometry)
     # Per sample, the same discretisation as one grouped convolution.
     return dense_operator(hybrid_kernel(kernel), geometry) if kernel.batched else hybrid_operator(kernel, geometry)
-
-
-def without_autocast(device: torch.device) -> AbstractContextManager:
-    """Kernels are realised in full precision and cast by hand, once, where it is wanted."""
-    return torch.autocast(device.type, enabled=False) if autocast_on(device) else nullcontext()
 
 
 def _check_padding(filter: Filter, padding: str | int) -> None:

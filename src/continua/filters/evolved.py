@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from continua.errors import ConfigError, ContinuaError, unknown_name
 from continua.filters.basis import Reach, gaussian_derivatives
-from continua.filters.conv import without_autocast
 from continua.filters.evolution import (
     ConvEvolution,
     Evolution,
@@ -35,6 +34,7 @@ from continua.filters.history import Memory, remembering
 from continua.filters.kernel import JetKernel, Kernel, PixelKernel
 from continua.filters.njet import NJet
 from continua.filters.rda import RDA
+from continua.filters.routes import without_autocast
 
 
 @dataclass(frozen=True)

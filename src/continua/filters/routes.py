@@ -4,9 +4,9 @@
     separable   an N-jet by its one-dimensional factors (separable.py)
     hybrid      blur, then small differences: another discretisation of an N-jet (hybrid.py)
 
-Each makes an `Operator` for a `Geometry`. Dense or separable is chosen by a fixed rule, so that the same run always takes the same one.
-Costs are in multiply–adds of a dense convolution per output pixel, with C_in, C_out channels, a kernel of k×k' taps, basis functions and
-derivatives counted by the order N, on a map of H×W:
+Each makes an `Operator` for a `Geometry`; in which dtype it computes is its `Precision`. Dense or separable is chosen by a fixed rule, so
+that the same run always takes the same one. Costs are in multiply–adds of a dense convolution per output pixel, with C_in, C_out channels,
+a kernel of k×k' taps, basis functions and derivatives counted by the order N, on a map of H×W:
 
     dense       k k' C_in C_out
     separable   1.5 (½(N+1)(N+2) C_in C_out + (N+1)(H C_in + W C_out)) + p (C_in + C_out)
@@ -21,6 +21,7 @@ never measured with this code.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -30,7 +31,7 @@ from torch import Tensor
 from continua.errors import ConfigError
 from continua.filters.filter import Filter
 from continua.filters.kernel import JetKernel, Kernel
-from continua.filters.precision import Precision
+from continua.machine import usable
 
 ROUTES = ("auto", "dense", "separable")
 DISCRETISATIONS = ("sampled", "hybrid")
@@ -59,6 +60,27 @@ class Operator:
     route: str
     tensors: tuple[Tensor, ...]
     linear: Callable[..., Tensor]
+
+
+@dataclass(frozen=True)
+class Precision:
+    """In which dtype a convolution computes, and in which it answers. `out` is what plain PyTorch would answer (autocast included).
+
+    `work` differs only where the CPU emulates a reduced dtype or fails in it: there float32 is ten times faster, or safe, and no less
+    exact, so the convolution runs in float32 and its result is rounded once.
+    """
+
+    work: torch.dtype
+    out: torch.dtype
+    device: torch.device
+
+    @classmethod
+    def of(cls, dtype: torch.dtype, device: torch.device) -> "Precision":
+        if autocast_on(device) and dtype != torch.float64:
+            dtype = torch.get_autocast_dtype(device.type)
+        if dtype in (torch.bfloat16, torch.float16) and device.type == "cpu" and not fast_on_cpu(dtype):
+            return cls(torch.float32, dtype, device)
+        return cls(dtype, dtype, device)
 
 
 def check_route(filter: Filter, route: str, discretisation: str) -> None:
@@ -129,3 +151,23 @@ def plain_gradients(plain: Callable[..., Tensor], inputs: Sequence[Tensor], grad
 def is_channels_last(x: Tensor) -> bool:
     """True when a map is stored pixel by pixel and not also channel by channel (as a map with one channel is)."""
     return x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
+
+
+def autocast_on(device: torch.device) -> bool:
+    """Whether autocast is enabled there; the meta device, which computes shapes only, has none."""
+    return device.type != "meta" and torch.is_autocast_enabled(device.type)
+
+
+def without_autocast(device: torch.device) -> AbstractContextManager:
+    """Kernels are realised in full precision and cast by hand, once, where it is wanted."""
+    return torch.autocast(device.type, enabled=False) if autocast_on(device) else nullcontext()
+
+
+def fast_on_cpu(dtype: torch.dtype) -> bool:
+    """Whether this CPU has matrix units or vector instructions for `dtype` (AMX or AVX-512), and they do what they claim."""
+    name = {torch.bfloat16: "bfloat16", torch.float16: "float16"}.get(dtype)
+    return name is None or usable(name)
+
+
+# What `torch.compiler.assume_constant_result` sets, without its import of the whole compiler: a probe cannot be traced.
+fast_on_cpu._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
