@@ -15,7 +15,7 @@ from torchdiffeq import odeint_adjoint
 
 import continua as ct
 from _common import computable, machine, medians, options, show
-from continua.filters.precision import fast_on_cpu
+from continua.filters import fast_on_cpu
 
 TOLERANCE = dict(rtol=1e-3, atol=1e-3)
 

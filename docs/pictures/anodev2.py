@@ -14,10 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from continua.analysis.weights import synthetic
-from continua.blocks import ODEBlock
-from continua.blocks.optimality import optimality_gradients
+from continua.blocks import ODEBlock, optimality_gradients
 from continua.filters import RDA, Evolved, FilterConv2d, Grid, Pixel
-from continua.filters.memory import remembering
+from continua.filters.history import remembering
 
 STEPS = (4, 8, 16, 32, 64)
 CURVES = [

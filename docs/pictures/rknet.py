@@ -14,7 +14,7 @@ import matplotlib.pyplot as plt
 import torch
 from torch import Tensor
 
-from continua.blocks import IRKStep, Style, write_method
+from continua.blocks import IRKStep, Style, embed_tableau
 from continua.models import create_model, draw_model
 from continua.models.describe import describe
 from continua.ode import find_method
@@ -44,7 +44,7 @@ def errors(y: Tensor, options: dict[str, object]) -> list[float]:
     exact, found = gauss_legendre(y), []
     for loops in LOOPS:
         step = IRKStep(3, 2, loops=loops, style=Style(norm="identity", activation="identity"), **options).double()
-        write_method(step, "gauss4", RATE, STEP)
+        embed_tableau(step, "gauss4", RATE, STEP)
         found.append(float((step(y.view(1, 3, 1, 1)).flatten() - exact).norm() / (exact - y).norm()))
     return found
 

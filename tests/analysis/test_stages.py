@@ -12,7 +12,7 @@ import continua
 from continua.analysis import stages
 from continua.analysis.known import find_question
 from continua.analysis.stages import present
-from continua.blocks import write_method
+from continua.blocks import embed_tableau
 from continua.errors import ConfigError
 from continua.models.rk_familiar import familiar_method
 from continua.report import Figure, Maps
@@ -46,7 +46,7 @@ def test_norms_add_up_to_the_step_and_weights_to_one() -> None:
 
 def test_the_weights_of_a_slow_ode_are_those_of_the_tableau() -> None:
     model = net(stages="4x1", norm="identity", activation="identity")
-    write_method(model.blocks[0].first, "rk4", torch.eye(4), 1e-3)
+    embed_tableau(model.blocks[0].first, "rk4", torch.eye(4), 1e-3)
     step = stages(model, some_batches(1), drop=False).steps[0]
     assert step.weights == pytest.approx([1 / 6, 1 / 3, 1 / 3, 1 / 6], abs=1e-3)
     assert step.step_size == pytest.approx(1e-3, rel=1e-3)

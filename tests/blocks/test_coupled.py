@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from continua import ConfigError, create_model
-from continua.blocks import CoupledBlock, CoupledField, OrdinaryBlock
+from continua.blocks import CoupledBlock, CoupledField, PostActResidualBlock
 from continua.filters import RDA, Evolved, Grid, Pixel, Static, evolve
 from continua.ode import Checkpoint
 
@@ -168,11 +168,11 @@ def test_a_field_alone_uses_the_statistics_of_the_step_its_time_lies_in():
 
 
 def test_an_ordinary_block_is_relu_after_the_addition():
-    made, z = OrdinaryBlock(CHANNELS, CHANNELS).double().eval(), state()
+    made, z = PostActResidualBlock(CHANNELS, CHANNELS).double().eval(), state()
     inside = functional.conv2d(z, made.convs[0].weight, padding=1) / (1 + 1e-5) ** 0.5
     change = functional.conv2d(inside.relu(), made.convs[1].weight, padding=1) / (1 + 1e-5) ** 0.5
     torch.testing.assert_close(made(z), (z + change).relu())
-    wider = OrdinaryBlock(CHANNELS, 5, stride=2).double()
+    wider = PostActResidualBlock(CHANNELS, 5, stride=2).double()
     assert wider(state()).shape == (4, 5, 3, 4)
     assert wider.shortcut[0].weight.shape == (5, CHANNELS, 1, 1)
 

@@ -42,17 +42,17 @@ def test_kinetic_energy_of_exponential_decay_has_a_closed_form(control: str) -> 
 
 def test_the_jacobian_energy_of_a_linear_field_is_its_matrix_seen_by_the_probe() -> None:
     matrix, h = torch.randn(3, 3, dtype=torch.float64) / 2, torch.randn(4, 3, 2, 2, dtype=torch.float64)
-    block, found = block_of(matrix, "kinetic", "jacobian"), []
+    block, jacobian = block_of(matrix, "kinetic", "jacobian"), []
     for seed in range(60):
         torch.manual_seed(seed)
         block(h)
         assert block.energies is not None
-        found.append(block.energies["jacobian"].detach())
+        jacobian.append(block.energies["jacobian"].detach())
         torch.manual_seed(seed)
         probe = torch.randint_like(h, 2) * 2 - 1
-        torch.testing.assert_close(found[-1], torch.einsum("ij,bixy->bjxy", matrix, probe).square().mean((1, 2, 3)))
+        torch.testing.assert_close(jacobian[-1], torch.einsum("ij,bixy->bjxy", matrix, probe).square().mean((1, 2, 3)))
     # On average ‖A‖_F² per pixel over 3 channels, whatever h is.
-    assert torch.stack(found).mean() == pytest.approx(float(matrix.square().sum() / 3), rel=0.05)
+    assert torch.stack(jacobian).mean() == pytest.approx(float(matrix.square().sum() / 3), rel=0.05)
 
 
 @pytest.mark.parametrize("gradient", ["checkpoint", "direct"])
@@ -101,7 +101,7 @@ def test_nothing_is_tracked_in_evaluation_and_the_output_is_the_same() -> None:
 @pytest.mark.parametrize(
     ("names", "solver", "said"),
     [
-        (("potential",), {}, "there is no energy 'potential'"),
+        (("potential",), {}, "unknown energy 'potential'"),
         (("kinetic",), dict(gradient="adjoint"), "need gradient='checkpoint' or 'direct'"),
         (("jacobian",), dict(control="sample"), "use control='batch'"),
     ],

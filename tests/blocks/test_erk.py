@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from continua.blocks import ERKStep, Period, Style, write_method
+from continua.blocks import ERKStep, Period, Style, embed_tableau
 from continua.errors import ConfigError
 from continua.filters import NJet, ScheduledNJet
 from continua.ode.tableau import Tableau, find_method
@@ -53,7 +53,7 @@ def shaken(step: nn.Module) -> nn.Module:
 def test_a_step_can_be_a_known_method_to_rounding(name, m):
     tableau, rate = find_method(name), torch.randn(4, 4, dtype=torch.float64)
     step = ERKStep(4 // m, tableau.stages, m, style=LINEAR).double()
-    write_method(step, name, rate, 0.3)
+    embed_tableau(step, name, rate, 0.3)
     y = torch.randn(2, 4, 5, 3, dtype=torch.float64)
     torch.testing.assert_close(step(y), textbook_step(tableau, rate, y, 0.3), rtol=1e-13, atol=1e-13)
     increments = step.increments(y)
@@ -68,7 +68,7 @@ def test_the_error_of_a_written_method_falls_with_its_order():
     errors = []
     for steps in (4, 8):
         step = ERKStep(2, 4, style=LINEAR, uses=steps).double()
-        write_method(step, "rk4", rate, 1 / steps)
+        embed_tableau(step, "rk4", rate, 1 / steps)
         exact = torch.einsum("oc,nchw->nohw", torch.linalg.matrix_exp(rate), y)
         errors.append(float((Period([step])(y) - exact).norm()))
     assert 12 < errors[0] / errors[1] < 20  # 2⁴
@@ -89,7 +89,7 @@ def test_the_error_of_a_written_method_falls_with_its_order():
 )
 def test_what_the_block_cannot_be_is_refused_with_the_reason(build, name, said):
     with pytest.raises(ConfigError, match=said):
-        write_method(build(), name, torch.eye(2), 0.1)
+        embed_tableau(build(), name, torch.eye(2), 0.1)
 
 
 @pytest.mark.parametrize("bottleneck", [None, 5])
@@ -103,9 +103,9 @@ def test_values_gradients_and_statistics_are_those_of_the_concatenating_form(m, 
     expected = naive(step, y)
     wanted = torch.autograd.grad(expected, sources, upstream)
     before = step.statistics[0].parts[0].running_mean.clone()
-    found = step(y)
-    torch.testing.assert_close(found, expected)
-    for ours, theirs in zip(torch.autograd.grad(found, sources, upstream), wanted, strict=True):
+    y_next = step(y)
+    torch.testing.assert_close(y_next, expected)
+    for ours, theirs in zip(torch.autograd.grad(y_next, sources, upstream), wanted, strict=True):
         torch.testing.assert_close(ours, theirs)
     moved = step.statistics[0].parts[0].running_mean
     torch.testing.assert_close(moved, 0.9 * before + 0.1 * y.detach().mean((0, 2, 3)))
@@ -170,13 +170,13 @@ def test_a_step_taken_twice_shares_weights_and_has_its_own_statistics():
 
 
 def test_dependence_is_the_triangle_of_an_explicit_method():
-    found = ERKStep(3, 4).dependence()
-    assert found.shape == (4, 5)
-    assert bool((found[:, 1:].triu() == 0).all())
-    assert bool((found[:, 0] > 0).all())
-    assert bool((found[:, 1:][torch.ones(4, 4).tril(-1) > 0] > 0).all())
+    reads = ERKStep(3, 4).dependence()
+    assert reads.shape == (4, 5)
+    assert bool((reads[:, 1:].triu() == 0).all())
+    assert bool((reads[:, 0] > 0).all())
+    assert bool((reads[:, 1:][torch.ones(4, 4).tril(-1) > 0] > 0).all())
     written = ERKStep(2, 4, style=LINEAR)
-    write_method(written, "rk4", torch.eye(2), 0.5)
+    embed_tableau(written, "rk4", torch.eye(2), 0.5)
     rk4 = find_method("rk4")
     expected = torch.tensor([[2**0.5 * 0.5 * rk4.b[i] * rk4.a[i][j] / rk4.b[j] for j in range(4)] for i in range(4)])
     torch.testing.assert_close(written.dependence()[:, 1:], expected)
@@ -196,7 +196,7 @@ def test_n_jets_can_be_the_filters_and_moving_ones_are_refused():
         (lambda: ERKStep(3, 2, bottleneck=0), "bottleneck=0"),
         (lambda: Style(norm="layer"), "norm='layer'"),  # pyright: ignore[reportArgumentType]
         (lambda: Style(dropout=1.0), "dropout=1.0"),
-        (lambda: Style(activation="rleu"), "did you mean 'relu'"),
+        (lambda: Style(activation="rleu"), "did you mean relu"),
         (lambda: Period([]), "needs time-steps"),
         (lambda: ERKStep(3, 2)(torch.zeros(1, 4, 2, 2)), "maps of 3 channels"),
         (lambda: ERKStep(3, 2)(torch.zeros(1, 3, 1, 1)), "one value per channel"),

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from continua.blocks import Clique, IRKStep, Style, write_method
+from continua.blocks import Clique, IRKStep, Style, embed_tableau
 from continua.errors import ConfigError
 from continua.ode.tableau import Tableau, find_method
 
@@ -25,7 +25,7 @@ def implicit_step(tableau: Tableau, rate: Tensor, y: Tensor, h: float) -> Tensor
 
 def written(name: str, loops: int, h: float, **options) -> IRKStep:
     step = IRKStep(3, find_method(name).stages, loops=loops, style=LINEAR, **options).double()
-    write_method(step, name, RATE, h)
+    embed_tableau(step, name, RATE, h)
     return step
 
 
@@ -106,11 +106,11 @@ def test_values_and_gradients_are_those_of_the_concatenating_clique(order, state
     y = torch.randn(4, 5, 5, 4, dtype=torch.float64, requires_grad=True)
     sources = [y, *step.parameters()]
     upstream = [torch.randn(4, 3, 5, 4, dtype=torch.float64) for _ in range(3)]
-    expected, found = naive(step, y), step.increments(y)
-    for ours, theirs in zip(found, expected, strict=True):
+    expected, increments = naive(step, y), step.increments(y)
+    for ours, theirs in zip(increments, expected, strict=True):
         torch.testing.assert_close(ours, theirs)
     wanted = torch.autograd.grad(expected, sources, upstream)
-    for ours, theirs in zip(torch.autograd.grad(found, sources, upstream), wanted, strict=True):
+    for ours, theirs in zip(torch.autograd.grad(increments, sources, upstream), wanted, strict=True):
         torch.testing.assert_close(ours, theirs)
 
 
@@ -134,11 +134,11 @@ def test_without_loops_it_is_stage_one():
 
 
 def test_dependence_has_an_empty_diagonal_only():
-    found = IRKStep(3, 3).dependence()
-    assert bool((found[:, 1:].diagonal() == 0).all())
-    assert bool((found[:, 1:][~torch.eye(3, dtype=torch.bool)] > 0).all())
+    reads = IRKStep(3, 3).dependence()
+    assert bool((reads[:, 1:].diagonal() == 0).all())
+    assert bool((reads[:, 1:][~torch.eye(3, dtype=torch.bool)] > 0).all())
     step = IRKStep(3, 2, state_in_update=True, style=LINEAR).double()
-    write_method(step, "gauss4", RATE, 0.1)
+    embed_tableau(step, "gauss4", RATE, 0.1)
     weight = step.nodes[0].conv.filter.weight.detach()  # pyright: ignore
     torch.testing.assert_close(step.dependence()[0], torch.tensor([float(weight[:, :3].norm()), 0.0, float(weight[:, 3:].norm())]))
 

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from continua import ConfigError, create_model
-from continua.blocks import CoupledBlock, CoupledField, ODEBlock
-from continua.blocks.optimality import SCHEMES, optimality_gradients
+from continua.blocks import CoupledBlock, CoupledField, Field, ODEBlock, Prepared, optimality_gradients
+from continua.blocks.optimality import SCHEMES
 from continua.filters import RDA, Evolved, FilterConv2d, Grid, Pixel, evolve
-from continua.filters.memory import remembering
+from continua.filters.history import remembering
 
 F64 = torch.float64
 MEMORIES = {
@@ -21,7 +21,7 @@ MEMORIES = {
 }
 
 
-class Smooth(nn.Module):
+class Smooth(Field):
     """f(z) = tanh(θ(t) * z + bias): no norm, so that θ(0) = 0 of an unnormalised memory is nothing special."""
 
     def __init__(self, steps: int, memory, nonlinearity: str) -> None:
@@ -33,12 +33,9 @@ class Smooth(nn.Module):
             evolution.tau.abs_()
         self.conv = FilterConv2d(Evolved(Pixel(2, 2), remembering(evolution, memory), grid=Grid(steps=steps)), bias=True)
 
-    def prepare(self, z: Tensor, t0=None, t1=None):
-        ready = self.conv.realise(z.shape, z.dtype)
-        return lambda t, z: torch.tanh(ready(z, t)), ready.tensors
-
-    def forward(self, t: Tensor, z: Tensor) -> Tensor:
-        return self.prepare(z)[0](t, z)
+    def prepare(self, h: Tensor, t0=0.0, t1=1.0) -> Prepared:
+        ready = self.conv.realise(h.shape, h.dtype)
+        return Prepared(lambda t, z: torch.tanh(ready(z, t)), ready.tensors)
 
 
 def loss(z: Tensor) -> Tensor:
@@ -53,10 +50,10 @@ def gap(steps: int, scheme: str, memory, nonlinearity: str) -> float:
     z = torch.randn(2, 2, 4, 4, dtype=F64).requires_grad_()
     names = ["z", *(name for name, _ in block.named_parameters())]
     discrete = dict(zip(names, torch.autograd.grad(loss(block(z)), [z, *block.parameters()]), strict=True))
-    found = optimality_gradients(block, z, loss, scheme=scheme)
-    ours = {"z": found.state, **found.parameters}
+    gradients = optimality_gradients(block, z, loss, scheme=scheme)
+    ours = {"z": gradients.state, **gradients.parameters}
     assert ours.keys() == discrete.keys()
-    assert found.loss == pytest.approx(loss(block(z)).item(), rel=1e-9)
+    assert gradients.loss == pytest.approx(loss(block(z)).item(), rel=1e-9)
     worst = [float((ours[name] - discrete[name]).norm() / discrete[name].norm()) for name in names]
     return max(worst)
 
@@ -88,11 +85,11 @@ def test_it_works_over_the_fields_of_the_models():
     block, z = net.blocks[0], torch.randn(2, 4, 6, 6, dtype=F64)
     block.field.act.name = "tanh"
     block.solver = block.solver.replace(gradient="direct")
-    found = optimality_gradients(block, z, loss)
+    gradients = optimality_gradients(block, z, loss)
     loss(block(z)).backward()
     for name, parameter in block.named_parameters():
         if name.endswith(("inner.weight", "tau", "v")):
-            assert float((found.parameters[name] - parameter.grad).norm() / parameter.grad.norm()) < 0.15, name
+            assert float((gradients.parameters[name] - parameter.grad).norm() / parameter.grad.norm()) < 0.15, name
 
 
 def test_what_has_no_optimality_system_is_refused():

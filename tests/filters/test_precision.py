@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from continua.filters import FilterConv2d, NJet
-from continua.filters.precision import Precision, fast_on_cpu
+from continua.filters.routes import Precision, fast_on_cpu
 from continua.machine.number_types import STAND_IN
 
 CPU = torch.device("cpu")
@@ -28,5 +28,5 @@ def test_a_passed_probe_means_its_own_arithmetic(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("wide", [torch.float32, torch.float64])
 def test_wide_types_need_no_probe(wide: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("continua.filters.precision.usable", lambda name: pytest.fail("asked"))
+    monkeypatch.setattr("continua.filters.routes.usable", lambda name: pytest.fail("asked"))
     assert Precision.of(wide, CPU).work == wide

@@ -9,7 +9,7 @@ from torch import nn
 from training import QUIET
 
 from continua import ConfigError, create_model, list_models
-from continua.blocks import CoupledBlock, OrdinaryBlock
+from continua.blocks import CoupledBlock, PostActResidualBlock
 from continua.cli import main
 from continua.filters import RDA, Evolved, Remembering
 from continua.models import export_program, from_pretrained, model_entry
@@ -49,7 +49,7 @@ def test_resnet_10_has_its_ordinary_blocks_outside_and_its_ode_blocks_inside():
     net = create_model("resnet10_anodev2_c1")
     assert [type(block) for block in net.blocks] == [CoupledBlock, CoupledBlock]
     assert [count(part) for part in (net.stem[3], net.transitions[0])] == [4_672, 13_952 + 512 + 64]
-    assert [type(block) for block in create_model("resnet10").blocks] == [OrdinaryBlock, OrdinaryBlock]
+    assert [type(block) for block in create_model("resnet10").blocks] == [PostActResidualBlock, PostActResidualBlock]
 
 
 def test_the_table_of_models_shows_our_count_and_the_printed_one(capsys):

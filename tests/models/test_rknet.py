@@ -160,7 +160,7 @@ def test_growths_and_channels_say_the_same_as_stages_and_m():
         (dict(stem="big"), "stem small or imagenet"),
         (dict(attention="no"), "attention is 'no'; expected true or false"),
         (dict(filters="jets"), "filters pixel or njet"),
-        (dict(stages="2x1", activation="rleu"), "did you mean 'relu'"),
+        (dict(stages="2x1", activation="rleu"), "did you mean relu"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options, said):

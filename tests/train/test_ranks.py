@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from training import QUIET, finish, start, tiny_recipe, weights
 
-from continua.blocks.ranks import RankBatchNorm
+from continua.blocks.sync_batchnorm import RankBatchNorm
 from continua.errors import ConfigError, SolverError
 from continua.train import Recipe, Run, RunOptions, resume, train
 from continua.train.devices import made_parallel

@@ -3,25 +3,24 @@
     ODEBlock(ConvField(...), t1=2.0)     dh/dt = f(t, h), integrated by the solver
     ResidualBlock(...)                   h + g(h): one Euler step of size 1
     CoupledBlock(CoupledField(...))      dz/dt = f(z, θ(t)), θ(t) by a differential equation of its own
-    OrdinaryBlock(...)                   relu(h + g(h)), what a coupled block replaces
+    PostActResidualBlock(...)            relu(h + g(h)), what a coupled block replaces
     Period([ERKStep(...), ...])          time-steps of a Runge–Kutta method that is learned: explicit, or implicit with IRKStep
 
-A *field* is a module with `prepare(h, t0, t1)`, which realises its filters for one solve and returns f(t, h) with the tensors that need
-gradients. Any module with `forward(t, h)` is a field too.
+A `Field` realises its filters for one solve: `prepare(h, t0, t1)` returns f(t, h) with the tensors that need gradients (`Prepared`). Any
+module with `forward(t, h)` can be integrated too.
 """
 
 from continua.blocks.coupled import CoupledBlock, CoupledField
 from continua.blocks.erk import ERKStep
-from continua.blocks.field import ConvField, Field
+from continua.blocks.field import ConvField, Field, Prepared
 from continua.blocks.irk import Clique, IRKStep
-from continua.blocks.known_methods import write_method
-from continua.blocks.norm import ACTIVATIONS, Activation, group_norm
+from continua.blocks.known_methods import embed_tableau
+from continua.blocks.norm import ACTIVATIONS, Activation, Style, group_norm
 from continua.blocks.ode import ODEBlock
-from continua.blocks.ordinary import OrdinaryBlock
-from continua.blocks.period import Period
-from continua.blocks.ranks import norms_over_batches, share_batch_statistics
-from continua.blocks.residual import ResidualBlock
-from continua.blocks.standardise import Style
+from continua.blocks.optimality import OptimalityGradients, optimality_gradients
+from continua.blocks.period import Period, RKStep
+from continua.blocks.residual import PostActResidualBlock, ResidualBlock
+from continua.blocks.sync_batchnorm import norms_over_batches, share_batch_statistics
 
 __all__ = [
     "ACTIVATIONS",
@@ -34,12 +33,16 @@ __all__ = [
     "Field",
     "IRKStep",
     "ODEBlock",
-    "OrdinaryBlock",
+    "OptimalityGradients",
     "Period",
+    "PostActResidualBlock",
+    "Prepared",
+    "RKStep",
     "ResidualBlock",
     "Style",
+    "embed_tableau",
     "group_norm",
     "norms_over_batches",
+    "optimality_gradients",
     "share_batch_statistics",
-    "write_method",
 ]

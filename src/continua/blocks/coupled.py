@@ -12,8 +12,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from continua.blocks.field import Field, Prepared, Time
 from continua.blocks.norm import Activation, group_norm
 from continua.blocks.ode import ODEBlock
+from continua.blocks.typed_modules import module_list
 from continua.errors import ConfigError
 from continua.filters import Filter, FilterConv2d, RealisedConv
 from continua.ode import SolverConfig
@@ -26,11 +28,11 @@ class StepNorms(nn.Module):
 
     def __init__(self, channels: int, steps: int) -> None:
         super().__init__()
-        self.sets = nn.ModuleList(nn.BatchNorm2d(channels) for _ in range(steps))
+        self.sets = module_list(nn.BatchNorm2d(channels) for _ in range(steps))
 
     def forward(self, h: Tensor, step: int, update: bool) -> Tensor:
         """`update=False`: normalise by the batch as in training, but leave the running statistics alone (the step is being replayed)."""
-        norm: nn.BatchNorm2d = self.sets[step]  # pyright: ignore[reportAssignmentType]
+        norm = self.sets[step]
         if update or not norm.training:
             return norm(h)
         norm.track_running_stats = False  # asked of the norm itself, which may take its statistics over several ranks
@@ -40,7 +42,7 @@ class StepNorms(nn.Module):
             norm.track_running_stats = True
 
 
-class CoupledField(nn.Module):
+class CoupledField(Field):
     """f(z, θ(t)): `layers` times conv → norm → activation. `make_filter(in, out)` gives each convolution its filter."""
 
     def __init__(
@@ -62,23 +64,27 @@ class CoupledField(nn.Module):
             raise ConfigError(f"norm is {' or '.join(map(repr, NORMS))}; got {norm!r}")
         if layers < 1 or steps < 1:
             raise ConfigError(f"a coupled field has at least one convolution and one step; got layers={layers}, steps={steps}")
-        self.norm, self.steps, self.t1 = norm, steps, t1
+        self.norm, self.steps, self.t1, self.stepwise = norm, steps, t1, norm == "batch"
         options: dict[str, Any] = {"bias": bias, **(conv_options or {})}
-        self.convs = nn.ModuleList(FilterConv2d(make_filter(channels, channels), **options) for _ in range(layers))
+        self.convs = module_list(FilterConv2d(make_filter(channels, channels), **options) for _ in range(layers))
         self.norms = nn.ModuleList(
             StepNorms(channels, steps) if norm == "batch" else group_norm(channels, norm_groups) for _ in range(layers)
         )
         self.act = Activation(activation)
 
-    def prepare(self, h: Tensor, t0: Any = None, t1: Any = None) -> "tuple[CoupledRate, tuple[Tensor, ...]]":
-        ready = [conv.realise(h.shape, h.dtype, h.device) for conv in self.convs]  # pyright: ignore[reportCallIssue, reportAttributeAccessIssue]
-        return CoupledRate(self, ready), (*self.norms.parameters(), *(tensor for conv in ready for tensor in conv.tensors))
+    def prepare(self, h: Tensor, t0: Time = 0.0, t1: Time = 1.0) -> Prepared:
+        rate = self._rate(h)
+        tensors = (*self.norms.parameters(), *(tensor for conv in rate.ready for tensor in conv.tensors))
+        return Prepared(rate, tensors, rate.on_step, rate.routes)
 
     def forward(self, t: Tensor, h: Tensor) -> Tensor:
         """f alone, outside a solve: statistics of the step that t lies in, none of them changed."""
-        rate, _ = self.prepare(h)
+        rate = self._rate(h)
         rate.on_step(min(int(float(t) / self.t1 * self.steps), self.steps - 1) if self.norm == "batch" else 0, True)
         return rate(t, h)
+
+    def _rate(self, h: Tensor) -> "_CoupledRate":
+        return _CoupledRate(self, [conv.realise(h.shape, h.dtype, h.device) for conv in self.convs])
 
     def check_solver(self, solver: SolverConfig) -> None:
         """Refuse a solver that one set of batch statistics per step does not allow."""
@@ -102,7 +108,7 @@ class CoupledField(nn.Module):
             )
 
 
-class CoupledRate:
+class _CoupledRate:
     """f for one solve, its filters realised. The solver says which step it is in, and whether it is taken again for a gradient."""
 
     def __init__(self, field: CoupledField, ready: list[RealisedConv]) -> None:
@@ -137,13 +143,12 @@ class CoupledBlock(ODEBlock):
 
     @solver.setter
     def solver(self, solver: SolverConfig) -> None:
-        check = getattr(self.field, "check_solver", None)
-        if check is not None:
-            check(solver)
+        if isinstance(self.field, Field):
+            self.field.check_solver(solver)
         self._solver = solver
 
     def track_energies(self, *names: str) -> None:
-        if names and getattr(self.field, "norm", None) == "batch":
+        if names and isinstance(self.field, Field) and self.field.stepwise:
             raise ConfigError(
                 "energies of a trajectory are integrals over all t, which batch statistics that change from step to step do not have; "
                 "build the network with norm='group'"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from continua.errors import ConfigError
+from continua.errors import ConfigError, unknown_name
 from continua.ode import SolverConfig
 
 ENERGIES = ("kinetic", "jacobian")
@@ -30,8 +30,8 @@ class EnergyRate:
             change = self.rate(t, state[0])
             return change, _mean_square(change)
         change, product = self._with_product(t, state[0], self.probe)
-        found = {"kinetic": _mean_square(change), "jacobian": _mean_square(product)}
-        return change, *(found[name] for name in self.names)
+        densities = {"kinetic": _mean_square(change), "jacobian": _mean_square(product)}
+        return change, *(densities[name] for name in self.names)
 
     def _with_product(self, t: Tensor, h: Tensor, probe: Tensor) -> State:
         """f and εᵀ ∂f/∂h; both with a graph where they will be differentiated."""
@@ -54,7 +54,7 @@ def check_energies(names: Sequence[str], solver: SolverConfig) -> None:
     """Refuse what cannot be integrated or differentiated."""
     for name in names:
         if name not in ENERGIES:
-            raise ConfigError(f"there is no energy {name!r}; known: {', '.join(ENERGIES)}")
+            raise unknown_name("energy", name, ENERGIES)
     if names and not solver.gradient.same_points:
         raise ConfigError(f"energies of a trajectory need gradient='checkpoint' or 'direct'; the solver has gradient={solver.gradient}")
     if "jacobian" in names and solver.control.per == "sample":

@@ -5,15 +5,14 @@
 y_n has m·k channels. Each growth reads all that is there and adds k channels; m growths make one group, which stands for h b_i z_i.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from continua.blocks.read import Affine, MakeFilter, kernel_of, pointwise, read, static_conv
-from continua.blocks.standardise import Standardise, Style
-from continua.errors import ConfigError
+from continua.blocks.concat_conv import Affine, MakeFilter, kernel_of, norm_act_conv, pointwise, static_conv
+from continua.blocks.norm import Standardise, Style
+from continua.blocks.period import RKStep, channel_strength, check_channels, check_sizes
+from continua.blocks.typed_modules import module_list
 from continua.filters import Pixel
 
 
@@ -32,8 +31,8 @@ class Growth(nn.Module):
         """`parts` are standardised; `neck` standardises the bottleneck."""
         affine = self.affine
         if self.narrow is not None and self.neck is not None and neck is not None:
-            parts, affine = [neck(read(parts, affine, kernel_of(self.narrow), self.style))], self.neck
-        return functional.dropout(read(parts, affine, kernel_of(self.conv), self.style), self.style.dropout, self.training)
+            parts, affine = [neck(norm_act_conv(parts, affine, kernel_of(self.narrow), self.style))], self.neck
+        return functional.dropout(norm_act_conv(parts, affine, kernel_of(self.conv), self.style), self.style.dropout, self.training)
 
 
 class _Statistics(nn.Module):
@@ -41,20 +40,17 @@ class _Statistics(nn.Module):
 
     def __init__(self, channels: int, growth: int, growths: int, bottleneck: int | None, style: Style) -> None:
         super().__init__()
-        self.parts = nn.ModuleList(Standardise(growth if index else channels, style) for index in range(growths))
-        self.necks = nn.ModuleList(Standardise(bottleneck, style) for _ in range(growths)) if bottleneck is not None else None
+        self.parts = module_list(Standardise(growth if index else channels, style) for index in range(growths))
+        self.necks = module_list(Standardise(bottleneck, style) for _ in range(growths)) if bottleneck is not None else None
 
 
-class ERKStep(nn.Module):
+class ERKStep(RKStep):
     """`stages` groups of `m` growths of `growth` channels, added to y_n.
 
     bottleneck    channels of the 1×1 convolution before each 3×3; None: no bottleneck
     uses          how often the step is taken with the same weights; the statistics of its batch norms are each use's own
     make_filter   (inputs, outputs) -> Filter; 3×3 pixels by default
     """
-
-    growths: Any  # a list of `Growth`
-    statistics: Any  # for each use, the standardisers of all maps
 
     def __init__(
         self,
@@ -71,14 +67,8 @@ class ERKStep(nn.Module):
         check_sizes(growth=growth, stages=stages, m=m, uses=uses, bottleneck=1 if bottleneck is None else bottleneck)
         self.growth, self.stages, self.m, self.uses = growth, stages, m, uses
         self.bottleneck, self.style, self.channels = bottleneck, style or Style(), m * growth
-        self.growths = nn.ModuleList(
-            Growth(growth * (m + index), growth, bottleneck, make_filter, self.style) for index in range(m * stages)
-        )
-        self.statistics = nn.ModuleList(_Statistics(self.channels, growth, m * stages, bottleneck, self.style) for _ in range(uses))
-
-    def forward(self, y: Tensor, use: int = 0) -> Tensor:
-        """y_{n+1}."""
-        return add_increments(y, self.increments(y, use))
+        self.growths = module_list(Growth(growth * (m + index), growth, bottleneck, make_filter, self.style) for index in range(m * stages))
+        self.statistics = module_list(_Statistics(self.channels, growth, m * stages, bottleneck, self.style) for _ in range(uses))
 
     def increments(self, y: Tensor, use: int = 0) -> list[Tensor]:
         """h b_i z_i for each stage i."""
@@ -100,38 +90,14 @@ class ERKStep(nn.Module):
         Below the diagonal of columns 1 … s lies what an explicit method may use. With m > 1 the diagonal holds what the growths of a
         group read of one another.
         """
-        found = torch.zeros(self.stages, self.stages + 1)
+        reads = torch.zeros(self.stages, self.stages + 1)
         for index, growth in enumerate(self.growths):
             strength = channel_strength(growth.affine, kernel_of(growth.narrow or growth.conv))
-            found[index // self.m, 0] += strength[: self.channels].sum()
+            reads[index // self.m, 0] += strength[: self.channels].sum()
             for source, part in enumerate(strength[self.channels :].split(self.growth)):
-                found[index // self.m, 1 + source // self.m] += part.sum()
-        return found.sqrt()
+                reads[index // self.m, 1 + source // self.m] += part.sum()
+        return reads.sqrt()
 
     def extra_repr(self) -> str:
         neck = "" if self.bottleneck is None else f", bottleneck={self.bottleneck}"
         return f"growth={self.growth}, stages={self.stages}, m={self.m}{neck}" + (f", uses={self.uses}" if self.uses > 1 else "")
-
-
-def add_increments(y: Tensor, increments: list[Tensor]) -> Tensor:
-    """y_{n+1} = y_n + Σ_i h b_i z_i (RKNet eq. 2)."""
-    for increment in increments:
-        y = y + increment
-    return y
-
-
-def channel_strength(affine: Affine, weight: Tensor) -> Tensor:
-    """Σ (γ_c W_oc)² of each input channel c: how much of it reaches a convolution whose inputs have variance 1."""
-    strength = weight.detach().float().square().sum((0, 2, 3)).cpu()
-    return strength if affine.weight is None else strength * affine.weight.detach().float().square().cpu()
-
-
-def check_sizes(**sizes: int) -> None:
-    for name, value in sizes.items():
-        if not isinstance(value, int) or value < 1:
-            raise ConfigError(f"{name}={value!r}; expected a whole number of at least 1")
-
-
-def check_channels(y: Tensor, channels: int) -> None:
-    if y.ndim != 4 or y.shape[1] != channels:
-        raise ConfigError(f"this time-step carries maps of {channels} channels, (batch, {channels}, height, width); got {tuple(y.shape)}")

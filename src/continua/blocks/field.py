@@ -1,30 +1,63 @@
-"""The papers' field: dh/dt = norm(F2 * g(F1 * g(h) + time) + time), g = activation of norm (DCN eq. 2)."""
+"""A field dh/dt = f(t, h), made ready for one solve at a time; and the papers' field, two convolutions (DCN eq. 2)."""
 
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor, nn
 
 from continua.blocks.norm import Activation, group_norm
 from continua.filters import Filter, FilterConv2d
+from continua.ode import SolverConfig
 
-Rate = Callable[[Tensor, Tensor], Tensor]
-
-
-@runtime_checkable
-class Field(Protocol):
-    """dh/dt = f(t, h), made ready for one solve at a time."""
-
-    def prepare(self, h: Tensor, t0: Any, t1: Any) -> tuple[Rate, tuple[Tensor, ...]]:
-        """f for maps like h, its filters realised, and the tensors that need gradients."""
-        ...
+Time = float | Tensor
 
 
-class ConvField(nn.Module):
-    """norm → act → conv → norm → act → conv → norm. `make_filter(in, out)` gives each convolution its filter.
+@dataclass(frozen=True)
+class Prepared:
+    """A field made ready for one solve. It is called as `rate` is.
 
-    With `time=True` both convolutions also read the constant map t as their channel 0 (Chen et al. 2018), so their filters have one input
-    channel more than the state.
+    rate       f(t, h)
+    tensors    what f is made of and needs gradients of: they are collected there over all evaluations, and carried back once
+    on_step    called before the evaluations of a step with its index, and with True where it is taken again for a gradient
+    routes     how each convolution is applied; asked after the solve, since filters that depend on t choose while it runs
+    """
+
+    rate: Callable[[Tensor, Tensor], Tensor]
+    tensors: tuple[Tensor, ...] = ()
+    on_step: Callable[[int, bool], None] | None = None
+    routes: Callable[[], dict[str, str]] | None = None
+
+    def __call__(self, t: Tensor, h: Tensor) -> Tensor:
+        return self.rate(t, h)
+
+
+class Field(nn.Module):
+    """dh/dt = f(t, h) with something to make once per solve. A subclass defines `prepare`.
+
+    A module with nothing to make needs no `Field`: any module with `forward(t, h)` can be integrated.
+    """
+
+    stepwise: bool = False
+    """True where f changes from step to step, as batch statistics of each step do: it is then no function of t and h."""
+
+    def prepare(self, h: Tensor, t0: Time = 0.0, t1: Time = 1.0) -> Prepared:
+        """f for maps like h between t0 and t1, its filters realised."""
+        raise TypeError(f"{type(self).__name__} must define prepare(h, t0, t1).")
+
+    def forward(self, t: Tensor, h: Tensor) -> Tensor:
+        """f alone, outside a solve."""
+        return self.prepare(h, t, t).rate(t, h)
+
+    def check_solver(self, solver: SolverConfig) -> None:
+        """Refuse a solver that this field does not allow; by default it allows all."""
+
+
+class ConvField(Field):
+    """norm → act → conv → norm → act → conv → norm: dh/dt = norm(F2 * g(F1 * g(h) + time) + time), g = activation of norm.
+
+    `make_filter(in, out)` gives each convolution its filter. With `time=True` both convolutions also read the constant map t as their
+    channel 0 (Chen et al. 2018), so their filters have one input channel more than the state.
     """
 
     def __init__(
@@ -47,7 +80,7 @@ class ConvField(nn.Module):
         self.norm3 = group_norm(channels, norm_groups)
         self.act = Activation(activation)
 
-    def prepare(self, h: Tensor, t0: Any = None, t1: Any = None) -> tuple[Rate, tuple[Tensor, ...]]:
+    def prepare(self, h: Tensor, t0: Time = 0.0, t1: Time = 1.0) -> Prepared:
         first = self.conv1.realise(h.shape, h.dtype, h.device)
         second = self.conv2.realise(h.shape, h.dtype, h.device)
         act = self.act
@@ -57,11 +90,5 @@ class ConvField(nn.Module):
             h = second(act(self.norm2(h), overwrite=True), t)
             return self.norm3(h)
 
-        # Time-dependent filters choose their route while the solve runs, so the block asks afterwards.
-        rate.routes = lambda: {"conv1": first.route, "conv2": second.route}  # pyright: ignore[reportFunctionMemberAccess]
         norms = (*self.norm1.parameters(), *self.norm2.parameters(), *self.norm3.parameters())
-        return rate, (*norms, *first.tensors, *second.tensors)
-
-    def forward(self, t: Tensor, h: Tensor) -> Tensor:
-        rate, _ = self.prepare(h)
-        return rate(t, h)
+        return Prepared(rate, (*norms, *first.tensors, *second.tensors), routes=lambda: {"conv1": first.route, "conv2": second.route})

@@ -11,15 +11,16 @@ The printed update is homogeneous: it leaves y_n out, so repeating it cannot con
 `state_in_update=True` puts y_n in, and then it can (the author's later code does the same).
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from continua.blocks.erk import add_increments, channel_strength, check_channels, check_sizes
-from continua.blocks.read import Affine, MakeFilter, kernel_of, pointwise, read, static_conv
-from continua.blocks.standardise import Standardise, Style
+from continua.blocks.concat_conv import Affine, MakeFilter, kernel_of, norm_act_conv, pointwise, static_conv
+from continua.blocks.norm import Standardise, Style
+from continua.blocks.period import RKStep, channel_strength, check_channels, check_sizes
+from continua.blocks.typed_modules import module_list
 from continua.errors import ConfigError
 from continua.filters import Pixel
 
@@ -63,9 +64,9 @@ class Node(nn.Module):
         return self._through(parts, self.update, kernel_of(self.conv)[:, -self.update.channels :], self.update_neck, neck)
 
     def _through(self, parts: list[Tensor], affine: Affine, weight: Tensor, second: Affine | None, neck: Standardise | None) -> Tensor:
-        out = read(parts, affine, weight, self.style)
+        out = norm_act_conv(parts, affine, weight, self.style)
         if self.wide is not None and second is not None and neck is not None:
-            out = read([neck(out)], second, kernel_of(self.wide), self.style)
+            out = norm_act_conv([neck(out)], second, kernel_of(self.wide), self.style)
         return functional.dropout(out, self.style.dropout, self.training)
 
 
@@ -76,10 +77,13 @@ class _Statistics(nn.Module):
         super().__init__()
         self.state = Standardise(channels, style)
         read_again = [stages if loop < loops else last for loop in range(loops + 1)]
-        self.values = nn.ModuleList(nn.ModuleList(Standardise(growth, style) for _ in range(count)) for count in read_again)
+        self.values = module_list(module_list(Standardise(growth, style) for _ in range(count)) for count in read_again)
         self.necks = None
         if bottleneck is not None:
-            self.necks = nn.ModuleList(nn.ModuleList(Standardise(bottleneck, style) for _ in range(stages)) for _ in range(loops + 1))
+            self.necks = module_list(module_list(Standardise(bottleneck, style) for _ in range(stages)) for _ in range(loops + 1))
+
+    def neck(self, loop: int, index: int) -> Standardise | None:
+        return None if self.necks is None else self.necks[loop][index]
 
 
 class Clique(nn.Module):
@@ -89,9 +93,6 @@ class Clique(nn.Module):
     order              gauss-seidel: an update uses the newest values; jacobi: the values of the loop before
     state_in_update    whether updates read y_n too
     """
-
-    nodes: Any  # a list of `Node`
-    statistics: Any  # for each use, the standardisers of all maps
 
     def __init__(
         self,
@@ -122,9 +123,9 @@ class Clique(nn.Module):
         self.loops, self.order, self.state_in_update, self.uses = loops, order, state_in_update, uses
         self.style = style = style or Style()
         update = ((stages - 1) * growth + (channels if state_in_update else 0)) if loops else 0
-        self.nodes = nn.ModuleList(Node(index, channels, growth, stages, bottleneck, update, make_filter, style) for index in range(stages))
+        self.nodes = module_list(Node(index, channels, growth, stages, bottleneck, update, make_filter, style) for index in range(stages))
         last = 0 if order == "jacobi" and loops else stages - 1  # how many of the final values are read by another stage
-        self.statistics = nn.ModuleList(_Statistics(channels, growth, stages, loops, last, bottleneck, style) for _ in range(uses))
+        self.statistics = module_list(_Statistics(channels, growth, stages, loops, last, bottleneck, style) for _ in range(uses))
 
     def increments(self, y: Tensor, use: int = 0) -> list[Tensor]:
         """The values of all stages after the last loop."""
@@ -134,7 +135,7 @@ class Clique(nn.Module):
         values: list[Tensor] = []
         parts: list[Tensor] = []  # the newest values, standardised
         for index, node in enumerate(self.nodes):
-            values.append(node.grow([state, *parts], _neck(statistics, 0, index)))
+            values.append(node.grow([state, *parts], statistics.neck(0, index)))
             if index < len(statistics.values[0]):
                 parts.append(statistics.values[0][index](values[index]))
         for loop in range(1, self.loops + 1):
@@ -142,7 +143,7 @@ class Clique(nn.Module):
             for index, node in enumerate(self.nodes):
                 source = parts if self.order == "gauss-seidel" else before
                 others = [*source[:index], *source[index + 1 :]]
-                values[index] = node.renew([state, *others] if self.state_in_update else others, _neck(statistics, loop, index))
+                values[index] = node.renew([state, *others] if self.state_in_update else others, statistics.neck(loop, index))
                 if index < len(statistics.values[loop]):
                     parts[index] = statistics.values[loop][index](values[index])
         return values
@@ -152,19 +153,19 @@ class Clique(nn.Module):
 
         y_n by the scales of stage I, the stages by those of the update (of stage I where there is none).
         """
-        found = torch.zeros(self.stages, self.stages + 1)
+        reads = torch.zeros(self.stages, self.stages + 1)
         for index, node in enumerate(self.nodes):
             weight = kernel_of(node.conv)
             first = channel_strength(node.first, weight[:, : node.seen])
-            found[index, 0] = first[: self.channels].sum()
+            reads[index, 0] = first[: self.channels].sum()
             others = [j for j in range(self.stages) if j != index]
             if node.update is None:
                 strength = first[self.channels :]
             else:
                 strength = channel_strength(node.update, weight[:, -node.update.channels :])[-(self.stages - 1) * self.growth or None :]
             for source, part in zip(others, strength.split(self.growth), strict=False):
-                found[index, 1 + source] = part.sum()
-        return found.sqrt()
+                reads[index, 1 + source] = part.sum()
+        return reads.sqrt()
 
     def extra_repr(self) -> str:
         neck = "" if self.bottleneck is None else f", bottleneck={self.bottleneck}"
@@ -172,16 +173,31 @@ class Clique(nn.Module):
         return f"growth={self.growth}, stages={self.stages}{neck}{update}" + (f", uses={self.uses}" if self.uses > 1 else "")
 
 
-class IRKStep(Clique):
+class IRKStep(Clique, RKStep):
     """A clique over y_n of k channels, its stages added to y_n. Options as `Clique` (RKNet rule 4: m = 1)."""
 
-    def __init__(self, growth: int, stages: int, **options: object) -> None:
-        super().__init__(growth, growth, stages, **options)  # pyright: ignore[reportArgumentType]
-
-    def forward(self, y: Tensor, use: int = 0) -> Tensor:
-        """y_{n+1}."""
-        return add_increments(y, self.increments(y, use))
-
-
-def _neck(statistics: Any, loop: int, index: int) -> Standardise | None:
-    return None if statistics.necks is None else statistics.necks[loop][index]
+    def __init__(
+        self,
+        growth: int,
+        stages: int,
+        *,
+        bottleneck: int | None = None,
+        loops: int = 1,
+        order: Literal["gauss-seidel", "jacobi"] = "gauss-seidel",
+        state_in_update: bool = False,
+        uses: int = 1,
+        make_filter: MakeFilter = Pixel,
+        style: Style | None = None,
+    ) -> None:
+        super().__init__(
+            growth,
+            growth,
+            stages,
+            bottleneck=bottleneck,
+            loops=loops,
+            order=order,
+            state_in_update=state_in_update,
+            uses=uses,
+            make_filter=make_filter,
+            style=style,
+        )

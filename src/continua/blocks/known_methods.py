@@ -1,4 +1,4 @@
-"""Known Runge–Kutta methods written into a learned step: what an ERK or IRK step can represent, exactly, for a linear ODE.
+"""Known Runge–Kutta methods embedded in a learned step: what an ERK or IRK step can represent, exactly, for a linear ODE.
 
 For dy/dt = A y the increments of a method with tableau (a, b) are Z_i = h b_i z_i = h b_i A (y + Σ_j (a_ij / b_j) Z_j). With identity norm
 and activation and kernels that act on one pixel, that is the block itself:
@@ -7,17 +7,20 @@ and activation and kernels that act on one pixel, that is the block itself:
     implicit    the same with M_i = (1 − h a_ii A)⁻¹ h b_i A in place of h b_i A: Z_i solved for itself   (RKNet eq. 6)
 """
 
+import itertools
+
 import torch
 from torch import Tensor, nn
 
 from continua.blocks.erk import ERKStep
 from continua.blocks.irk import IRKStep
 from continua.errors import ConfigError
+from continua.filters import Pixel
 from continua.ode import Tableau, find_method
 
 
 @torch.no_grad()
-def write_method(step: "ERKStep | IRKStep", tableau: "str | Tableau", rate: Tensor, h: float) -> None:
+def embed_tableau(step: "ERKStep | IRKStep", tableau: "str | Tableau", rate: Tensor, h: float) -> None:
     """Set the kernels of `step` so that it takes one step of size `h` of a known method on dy/dt = rate · y, at every pixel.
 
     `rate` is (channels, channels). An `IRKStep` repeats Gauss–Seidel or Jacobi sweeps towards the implicit method's increments, and
@@ -25,28 +28,34 @@ def write_method(step: "ERKStep | IRKStep", tableau: "str | Tableau", rate: Tens
     """
     tableau = find_method(tableau)
     _check(step, tableau, rate)
-    rate = rate.to(_weight(step).dtype)
-    if isinstance(step, IRKStep):
-        _write_implicit(step, tableau, rate, h)
-    else:
-        _write_explicit(step, tableau, rate, h)
+    kernels = _kernels(step)
+    rate = rate.to(kernels[0].dtype)
+    matrices = _implicit_matrices(step, tableau, rate, h) if isinstance(step, IRKStep) else _explicit_matrices(step, tableau, rate, h)
+    for kernel, matrix in zip(kernels, matrices, strict=True):  # a convolution that is `matrix` at every pixel
+        kernel.zero_()
+        kernel[:, :, kernel.shape[-2] // 2, kernel.shape[-1] // 2] = matrix
 
 
-def _write_explicit(step: ERKStep, tableau: Tableau, rate: Tensor, h: float) -> None:
+def _explicit_matrices(step: ERKStep, tableau: Tableau, rate: Tensor, h: float) -> list[Tensor]:
+    """What each growth reads of y_n and of the stages before, side by side."""
     k, m = step.growth, step.m
-    for index, growth in enumerate(step.growths):
-        stage, part = divmod(index, m)
+    matrices = []
+    for stage, part in itertools.product(range(step.stages), range(m)):
         rows = h * tableau.b[stage] * rate[part * k : (part + 1) * k]  # this growth makes these channels of its group
         blocks = [rows, *(tableau.a[stage][j] / tableau.b[j] * rows for j in range(stage)), torch.zeros(k, part * k)]
-        _set_centre(growth.conv.filter.weight, torch.cat([block.to(rows) for block in blocks], 1))
+        matrices.append(torch.cat([block.to(rows) for block in blocks], 1))
+    return matrices
 
 
-def _write_implicit(step: IRKStep, tableau: Tableau, rate: Tensor, h: float) -> None:
-    for i, node in enumerate(step.nodes):
+def _implicit_matrices(step: IRKStep, tableau: Tableau, rate: Tensor, h: float) -> list[Tensor]:
+    """What each node reads of y_n and of all other stages, side by side."""
+    matrices = []
+    for i in range(step.stages):
         own = torch.eye(len(rate), dtype=rate.dtype, device=rate.device) - h * tableau.a[i][i] * rate
         solved = torch.linalg.solve(own, h * tableau.b[i] * rate)
         others = [tableau.a[i][j] / tableau.b[j] * solved for j in range(step.stages) if j != i]
-        _set_centre(node.conv.filter.weight, torch.cat([solved, *others], 1))
+        matrices.append(torch.cat([solved, *others], 1))
+    return matrices
 
 
 def _check(step: "ERKStep | IRKStep", tableau: Tableau, rate: Tensor) -> None:
@@ -69,19 +78,12 @@ def _check(step: "ERKStep | IRKStep", tableau: Tableau, rate: Tensor) -> None:
         raise ConfigError(
             "a known method is linear in y: the step needs Style(norm='identity', activation='identity'), no dropout and no bottleneck"
         )
-    if not hasattr(_filter(step), "weight"):
-        raise ConfigError(f"kernels of one pixel can be written into Pixel filters only, not into {type(_filter(step)).__name__}")
 
 
-def _filter(step: "ERKStep | IRKStep") -> nn.Module:
-    return (step.nodes if isinstance(step, IRKStep) else step.growths)[0].conv.filter  # pyright: ignore
-
-
-def _weight(step: "ERKStep | IRKStep") -> Tensor:
-    return _filter(step).weight  # pyright: ignore[reportReturnType]
-
-
-def _set_centre(weight: Tensor, matrix: Tensor) -> None:
-    """A convolution that is `matrix` at every pixel."""
-    weight.zero_()
-    weight[:, :, weight.shape[-2] // 2, weight.shape[-1] // 2] = matrix
+def _kernels(step: "ERKStep | IRKStep") -> list[nn.Parameter]:
+    """The pixels of every kernel that makes a stage, or a part of one."""
+    filters = [part.conv.filter for part in (step.nodes if isinstance(step, IRKStep) else step.growths)]
+    kernels = [filter.weight for filter in filters if isinstance(filter, Pixel)]
+    if len(kernels) < len(filters):
+        raise ConfigError(f"kernels of one pixel can be written into Pixel filters only, not into {type(filters[0]).__name__}")
+    return kernels

@@ -1,14 +1,24 @@
-"""The norm and the activation of the papers' fields."""
+"""Norms and activations: those of the papers' fields, and those of blocks that read a map many times.
+
+A dense block reads every map many times, each time through another batch norm. Their statistics are all the same, those of the map; only
+scale and shift are the reader's own. So a map is standardised once (`Standardise`: mean 0, variance 1), and its readers bring their scale
+and shift (concat_conv.py).
+"""
 
 from collections.abc import Callable
-from difflib import get_close_matches
+from dataclasses import dataclass
 from math import gcd
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from continua.errors import ConfigError
+from continua.errors import ConfigError, unknown_name
+
+NORMS = ("batch", "group", "identity")
+"""Norms of the layers of a Runge–Kutta block."""
 
 # The in-place forms save a pass over memory; they are safe after a norm, whose backward does not need its own output.
 ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] = {
@@ -28,10 +38,7 @@ class Activation(nn.Module):
     def __init__(self, name: str) -> None:
         super().__init__()
         if name not in ACTIVATIONS:
-            near = get_close_matches(str(name), ACTIVATIONS, n=1)
-            raise ConfigError(
-                f"unknown activation {name!r}; " + (f"did you mean {near[0]!r}?" if near else f"known: {', '.join(ACTIVATIONS)}")
-            )
+            raise unknown_name("activation", name, ACTIVATIONS)
         self.name = name
 
     def forward(self, x: Tensor, overwrite: bool = False) -> Tensor:
@@ -48,3 +55,93 @@ def group_norm(channels: int, groups: "int | str" = 32) -> nn.GroupNorm:
     if not isinstance(groups, int) or groups < 1:
         raise ConfigError(f"norm_groups={groups!r}; expected a whole number of at least 1, or 'channels'")
     return nn.GroupNorm(channels if channels <= groups else gcd(channels, groups), channels)
+
+
+@dataclass(frozen=True)
+class Style:
+    """What the layers of a Runge–Kutta block have in common.
+
+    norm                batch, group (with `norm_groups`) or identity (which has no scale and shift either)
+    activation          any name of `continua.blocks.ACTIVATIONS`
+    dropout             share of values set to 0 after each growth
+    memory_efficient    forget what a convolution reads, make it again in the backward pass: same numbers, less memory
+    """
+
+    norm: Literal["batch", "group", "identity"] = "batch"
+    activation: str = "relu"
+    dropout: float = 0.0
+    memory_efficient: bool = False
+    norm_eps: float = 1e-3
+    norm_momentum: float = 0.1
+    norm_groups: int = 32
+
+    def __post_init__(self) -> None:
+        if self.norm not in NORMS:
+            raise ConfigError(f"norm={self.norm!r}; expected one of {', '.join(NORMS)}")
+        if not 0 <= self.dropout < 1:
+            raise ConfigError(f"dropout={self.dropout}; expected a share of at least 0 and below 1")
+        if not 0 < self.norm_momentum <= 1:
+            raise ConfigError(f"norm_momentum={self.norm_momentum}; expected above 0 and at most 1")
+        if self.norm_eps <= 0 or self.norm_groups < 1:
+            raise ConfigError(f"norm_eps={self.norm_eps}, norm_groups={self.norm_groups}; expected above 0 and at least 1")
+        Activation(self.activation)  # refuses an unknown name
+
+
+class Standardise(nn.Module):
+    """(z − mean) / √(variance + ε), over the batch in training and by running averages in evaluation; or within groups of each sample."""
+
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(self, channels: int, style: Style) -> None:
+        super().__init__()
+        self.channels, self.kind, self.eps, self.momentum = channels, style.norm, style.norm_eps, style.norm_momentum
+        self.groups = gcd(channels, style.norm_groups)
+        if self.kind == "batch":
+            self.register_buffer("running_mean", torch.zeros(channels))
+            self.register_buffer("running_var", torch.ones(channels))
+
+    def forward(self, z: Tensor) -> Tensor:
+        if self.kind == "identity":
+            return z
+        if self.kind == "group":
+            return functional.group_norm(z, self.groups, eps=self.eps)
+        if self.training:
+            _check_several_values(z)
+            if torch.is_grad_enabled() and z.requires_grad and not torch.compiler.is_compiling():
+                return _StandardiseBatch.apply(z, self.running_mean, self.running_var, self.momentum, self.eps)
+        return functional.batch_norm(z, self.running_mean, self.running_var, None, None, self.training, self.momentum, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.channels}, {self.kind}"
+
+
+class _StandardiseBatch(torch.autograd.Function):
+    """Batch norm that remembers its output, which the readers keep anyway, and not its input.
+
+    With ẑ the output, ∂L/∂z = (g − mean(g) − ẑ mean(g ẑ)) / √(variance + ε): PyTorch's own backward for an input ẑ of mean 0 and
+    variance 1 and a weight of 1/√(variance + ε).
+    """
+
+    @staticmethod
+    def forward(ctx, z: Tensor, running_mean: Tensor, running_var: Tensor, momentum: float, eps: float) -> Tensor:
+        out, _, inverse = torch.native_batch_norm(z, None, None, running_mean, running_var, True, momentum, eps)
+        ctx.save_for_backward(out, inverse)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        out, inverse = ctx.saved_tensors
+        zeros, ones = torch.zeros_like(inverse), torch.ones_like(inverse)
+        gradient, _, _ = torch.ops.aten.native_batch_norm_backward(
+            grads[0].contiguous(), out, inverse, None, None, zeros, ones, True, 0.0, [True, False, False]
+        )
+        return gradient, None, None, None, None
+
+
+def _check_several_values(z: Tensor) -> None:
+    if len(z) * z[0, 0].numel() == 1:
+        raise ConfigError(
+            f"batch norm cannot train on one value per channel, a map of {tuple(z.shape)}; use larger batches or images, or norm='group'"
+        )

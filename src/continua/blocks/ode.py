@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from continua.blocks.energy import EnergyRate, check_energies
+from continua.blocks.field import Field, Prepared, Time
 from continua.errors import ConfigError
 from continua.ode import Solution, SolverConfig, Stats, solve_with
 
@@ -28,7 +29,7 @@ class ODEBlock(nn.Module):
         t1: float = 1.0,
         *,
         t0: float = 0.0,
-        solver: "SolverConfig | Mapping[str, Any] | None" = None,
+        solver: "SolverConfig | Mapping[str, object] | None" = None,
         augment: int = 0,
     ) -> None:
         super().__init__()
@@ -59,41 +60,46 @@ class ODEBlock(nn.Module):
         """The whole solution, for those who want the interpolant or the status; the state includes augmented channels."""
         end = self.t1 if t1 is None else t1
         h = self._widen(h)
-        rate, tensors = self._prepare(h, end)
+        prepared = self._prepare(h, end)
         if torch.compiler.is_compiling():  # a graph holds no statistics
-            self._check_one_graph(h, end, tensors)
+            self._check_one_graph(h, end, prepared.tensors)
             self.stats = None
-            return solve_with(self.solver, rate, h, self.t0, end, params=tensors, **options)
-        solution = solve_with(self.solver, rate, h, self.t0, end, params=tensors, **options)
-        solution.stats.routes = getattr(rate, "routes", dict)()
-        self.stats = solution.stats
+            return solve_with(self.solver, prepared, h, self.t0, end, params=prepared.tensors, **options)
+        solution = solve_with(self.solver, prepared, h, self.t0, end, params=prepared.tensors, **options)
+        self._keep_stats(solution, prepared)
         return solution
 
-    def _solve_with_energies(self, h: Tensor, end: Any) -> Tensor:
+    def _solve_with_energies(self, h: Tensor, end: Time) -> Tensor:
         """h(t1) of the coupled system (h, energies). The energies' own error counts in the choice of steps like one element each."""
         h = self._widen(h)
-        rate, tensors = self._prepare(h, end)
+        prepared = self._prepare(h, end)
         start = (h, *(h.new_zeros(len(h)) for _ in self._tracked))
-        solution = solve_with(
-            self.solver, EnergyRate(rate, h, self._tracked, self.solver.gradient.keeps_graph), start, self.t0, end, params=tensors
-        )
-        solution.stats.routes = getattr(rate, "routes", dict)()
-        self.stats = solution.stats
+        rate = EnergyRate(prepared.rate, h, self._tracked, self.solver.gradient.keeps_graph)
+        solution = solve_with(self.solver, rate, start, self.t0, end, params=prepared.tensors)
+        self._keep_stats(solution, prepared)
         self.energies = dict(zip(self._tracked, solution.y1[1:], strict=True))
         return solution.y1[0]
 
-    def _prepare(self, h: Tensor, end: Any) -> tuple[Any, tuple[Tensor, ...]]:
+    def _prepare(self, h: Tensor, end: Time) -> Prepared:
         """The rate of change with its filters realised, and the tensors that need gradients."""
-        # `prepare` of a compiled field is the uncompiled one: only its calls are compiled, and its parameters are found by the solver.
-        if hasattr(self.field, "prepare") and not hasattr(self.field, "_orig_mod"):
-            return self.field.prepare(h, self.t0, end)  # pyright: ignore[reportCallIssue]
-        return self.field, ()
+        # A compiled field is no `Field` any more but a module with `forward(t, h)`: only its calls are compiled.
+        if not isinstance(self.field, Field):
+            return Prepared(self.field, tuple(self.field.parameters()) if isinstance(self.field, nn.Module) else ())  # or a plain function
+        prepared = self.field.prepare(h, self.t0, end)
+        if not isinstance(prepared, Prepared):
+            name = type(self.field).__name__
+            raise ConfigError(f"{name}.prepare returned a {type(prepared).__name__}; return continua.blocks.Prepared(rate, tensors)")
+        return prepared
+
+    def _keep_stats(self, solution: Solution, prepared: Prepared) -> None:
+        solution.stats.routes = {} if prepared.routes is None else prepared.routes()
+        self.stats = solution.stats
 
     def why_not_one_graph(self) -> str | None:
         """What keeps this block from becoming one graph for export or `torch.compile`; None if nothing does."""
         return self.solver.why_not_one_graph()
 
-    def _check_one_graph(self, h: Tensor, end: Any, tensors: Sequence[Tensor]) -> None:
+    def _check_one_graph(self, h: Tensor, end: Time, tensors: Sequence[Tensor]) -> None:
         """Refuse what a compiled or exported block cannot do."""
         problem = self.why_not_one_graph()
         if problem is not None:

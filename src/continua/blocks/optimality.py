@@ -17,11 +17,11 @@ computed, and agrees with the discrete gradient (`gradient="checkpoint"`, the de
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from continua.blocks.field import Field
 from continua.blocks.ode import ODEBlock
 from continua.errors import ConfigError
 from continua.filters import Evolution, Evolved, Filter, FilterConv2d, Grid, Kernel, Remembering
@@ -46,7 +46,7 @@ def optimality_gradients(
     steps = block.solver.steps if steps is None else steps
     if scheme not in SCHEMES or steps is None:
         raise ConfigError(f"the optimality system is solved by {' or '.join(SCHEMES)} in fixed steps; got scheme={scheme!r}, steps={steps}")
-    if getattr(block.field, "norm", None) == "batch":
+    if isinstance(block.field, Field) and block.field.stepwise:
         raise ConfigError(
             "batch statistics that change from step to step have no limit of small steps; build the network with norm='group'"
         )
@@ -66,10 +66,10 @@ class _Given(Filter):
     def state(self) -> dict[str, Tensor]:
         return {**self.inner.state(), **self.now}
 
-    def read_host(self, state: dict[str, Tensor]) -> Any:
+    def read_host(self, state: dict[str, Tensor]) -> object:
         return self.inner.read_host(state)
 
-    def kernel(self, state: dict[str, Tensor], t: Any = None, host: Any = None) -> Kernel:
+    def kernel(self, state: dict[str, Tensor], t: Tensor | float | None = None, host: object = None) -> Kernel:
         return self.inner.kernel(state, None, host)
 
 
@@ -94,7 +94,7 @@ class _System:
     def __init__(self, block: ODEBlock, z: Tensor, grid: Grid) -> None:
         shared = {id(tensor): tensor for tensor in (*block.parameters(), *block.buffers())}
         self.names = {id(parameter): f"field.{name}" for name, parameter in block.field.named_parameters()}
-        self.field: Any = copy.deepcopy(block.field, shared)
+        self.field = copy.deepcopy(block.field, shared)
         self.times = grid.times
         self.weights: list[_Weight] = []
         for conv in [module for module in self.field.modules() if isinstance(module, FilterConv2d)]:
@@ -108,9 +108,8 @@ class _System:
         if filter.clock != 1.0:
             raise ConfigError("the optimality system has one time for weights and activations; coupling 2 gives the weights a faster clock")
         given = _Given(filter.inner)
-        for part, evolution in filter.evolutions.items():
-            seen: Any = evolution
-            inner: Evolution = seen.evolution if isinstance(seen, Remembering) else seen
+        for part, evolution in filter.evolving():
+            inner = evolution.evolution if isinstance(evolution, Remembering) else evolution
             if not inner.has_rate:
                 raise ConfigError(
                     f"{type(inner).__name__} is stepped and has no rate of change, so no adjoint equation either; "
@@ -120,7 +119,7 @@ class _System:
             with torch.no_grad():
                 path = inner.path(start, grid)
                 w = torch.stack([path.at(t) for t in grid.times])
-                memory = seen.quadrature(grid, w) if isinstance(seen, Remembering) else None
+                memory = evolution.quadrature(grid, w) if isinstance(evolution, Remembering) else None
                 theta = w if memory is None else (memory @ w.flatten(1)).reshape(w.shape)
             self.weights.append(_Weight(self.names[id(start)], part, given, start, inner, memory, w, theta))
         conv.filter = given
@@ -137,7 +136,8 @@ class _System:
             point = z.detach().requires_grad_()
             theta = [weight.theta[node].detach().requires_grad_() for weight in self.weights]
             change = self.f(node, point, theta)
-        return _split(change, alpha, [point], theta, self.others)
+        products = _transposed_products(change, alpha, [point, *theta, *self.others])
+        return products[0], products[1 : 1 + len(theta)], products[1 + len(theta) :]
 
 
 class _Adjoints:
@@ -154,13 +154,13 @@ class _Adjoints:
             value = loss(end)
             alpha = -torch.autograd.grad(value, end)[0]
         alpha, others = self._activations(states, alpha)
-        found = {self.system.names[id(p)]: total for p, total in zip(self.system.others, others, strict=True)}
+        gradients = {self.system.names[id(p)]: total for p, total in zip(self.system.others, others, strict=True)}
         for weight in self.system.weights:
             start, parameters = self._weights(weight)
-            found[weight.name] = start
+            gradients[weight.name] = start
             for p, total in zip(weight.evolution.parameters(), parameters, strict=True):
-                found[self.system.names[id(p)]] = total
-        return OptimalityGradients(float(value.detach()), -alpha, found)
+                gradients[self.system.names[id(p)]] = total
+        return OptimalityGradients(float(value.detach()), -alpha, gradients)
 
     @torch.no_grad()
     def _forward(self, z: Tensor) -> list[Tensor]:
@@ -217,16 +217,13 @@ class _Adjoints:
         with torch.enable_grad():
             point = weight.w[node].detach().requires_grad_()
             rate = weight.evolution(point.new_tensor(self.system.times[node]), point)
-        change, parameters = _split(rate, beta, [point], list(weight.evolution.parameters()))
-        return change, parameters
+        products = _transposed_products(rate, beta, [point, *weight.evolution.parameters()])
+        return products[0], products[1:]
 
 
-def _split(output: Tensor, seed: Tensor, *groups: list[Any]) -> Any:
-    """Products with the transposed Jacobian: of the first group, which is one tensor, alone; then a list for each other group."""
-    wanted = [tensor for group in groups for tensor in group]
-    found: list[Any] = [None] * len(wanted)
-    if output.requires_grad:
-        found = list(torch.autograd.grad(output, wanted, seed, allow_unused=True))
-    filled = iter(torch.zeros_like(w) if g is None else g for w, g in zip(wanted, found, strict=True))
-    parts = [[next(filled) for _ in group] for group in groups]
-    return parts[0][0], *parts[1:]
+def _transposed_products(output: Tensor, seed: Tensor, inputs: list[Tensor]) -> list[Tensor]:
+    """(∂output/∂input)ᵀ seed of every input; zeros where the output does not depend on it."""
+    if not output.requires_grad:
+        return [torch.zeros_like(value) for value in inputs]
+    products = torch.autograd.grad(output, inputs, seed, allow_unused=True)
+    return [torch.zeros_like(value) if product is None else product for value, product in zip(inputs, products, strict=True)]

@@ -25,30 +25,29 @@ differentiated. `ready.parts(h, t, *tensors)` gives (y, m) with ready(h, t) = y 
 with its norm, say); m is (1 or batch, out, h, w) or None. `ready.route` names the route taken.
 """
 
+from continua.filters.algebra import Tuning
 from continua.filters.basis import jet_orders
-from continua.filters.conv import FilterConv2d, RealisedConv, without_autocast
+from continua.filters.conv import FilterConv2d, RealisedConv
 from continua.filters.evolution import (
     ConvEvolution,
     Evolution,
+    Grid,
     HyperNetwork,
     Integrated,
     LinearEvolution,
     ScaleDiffusion,
     Static,
+    WeightPath,
 )
-from continua.filters.evolve import EVOLUTIONS, Evolved, evolve, make_evolution
-from continua.filters.filter import Filter
-from continua.filters.fit import JetFit, fit_pixel_kernel
+from continua.filters.evolved import EVOLUTIONS, Evolved, evolve, make_evolution
+from continua.filters.filter import Filter, Pixel
+from continua.filters.history import Remembering
 from continua.filters.hybrid import hybrid_kernel
 from continua.filters.kernel import JetKernel, Kernel, PixelKernel
-from continua.filters.memory import Remembering
-from continua.filters.njet import NJet
-from continua.filters.path import Grid, WeightPath
-from continua.filters.pixel import Pixel
-from continua.filters.precision import autocast_on, fast_on_cpu
+from continua.filters.njet import JetFit, NJet, fit_pixel_kernel
 from continua.filters.rda import RDA
+from continua.filters.routes import autocast_on, fast_on_cpu, without_autocast
 from continua.filters.schedule import ScheduledNJet
-from continua.filters.tuning import Tuning
 
 __all__ = [
     "EVOLUTIONS",

@@ -1,24 +1,33 @@
-"""Apply a filter to a feature map: realise it once per solve, then convolve many times."""
+"""Apply a filter to a feature map: realise it once per solve, then convolve many times.
+
+The explicit time of a field, J(d)·t of DCN eq. 2, needs no time channel. The papers concatenate a constant map t as channel 0; a
+convolution being linear, that channel adds t · (the response of its kernel to a map of ones): the same numbers, zero-padded borders
+included, from one small map that is realised once per solve.
+"""
 
 import copy
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd.function import FunctionCtx
 
 from continua.errors import ConfigError
-from continua.filters.dense import dense_operator
 from continua.filters.filter import Filter
 from continua.filters.hybrid import hybrid_kernel, hybrid_operator
-from continua.filters.kernel import Kernel
-from continua.filters.operator import Geometry, Operator
-from continua.filters.precision import Precision, autocast_on
-from continua.filters.routes import check_route, choose_route
+from continua.filters.kernel import JetKernel, Kernel
+from continua.filters.routes import (
+    Geometry,
+    Operator,
+    Precision,
+    check_route,
+    choose_route,
+    dense_operator,
+    is_channels_last,
+    without_autocast,
+)
 from continua.filters.separable import separable_operator
-from continua.filters.timeterm import add_time
 
 
 class RealisedConv:
@@ -97,7 +106,7 @@ class FilterConv2d(nn.Module):
     def forward(self, x: Tensor, t: Tensor | float | None = None) -> Tensor:
         return self.realise(x.shape, x.dtype, x.device)(x, t)
 
-    def realise(self, shape: Sequence[Any], dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> RealisedConv:
+    def realise(self, shape: Sequence[int], dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> RealisedConv:
         """Make the convolution ready for maps of `shape` (batch, channels, height, width; the batch does not matter)."""
         state = {name: _at_least_float32(value) for name, value in self.filter.state().items()}
         first = next(iter(state.values()))
@@ -157,32 +166,38 @@ class FilterConv2d(nn.Module):
     def _operator(self, kernel: Kernel, geometry: Geometry, precision: Precision) -> tuple[Operator, Tensor | None]:
         """The route for the map's channels and, with a time channel, the response of that channel's kernel to a map of ones."""
         self.filter.watch_map(kernel, (geometry.height, geometry.width))
-        build = self._builder(kernel, geometry, precision)
+        route = self._route(kernel, geometry, precision)
         if not self.time_channel:
-            return build(kernel, geometry), None
-        operator = build(kernel.inputs(1, self.filter.in_channels), geometry)
-        of_time = build(kernel.inputs(0, 1), geometry)
+            return _make_operator(route, kernel, geometry), None
+        operator = _make_operator(route, kernel.inputs(1, self.filter.in_channels), geometry)
+        of_time = _make_operator(route, kernel.inputs(0, 1), geometry)
         reference = of_time.tensors[0]
         ones = torch.ones(1, 1, geometry.height, geometry.width, dtype=reference.dtype, device=reference.device)
         return operator, of_time.linear(ones, None, *of_time.tensors)
 
-    def _builder(self, kernel: Kernel, geometry: Geometry, precision: Precision) -> Callable[[Any, Geometry], Operator]:
+    def _route(self, kernel: Kernel, geometry: Geometry, precision: Precision) -> str:
         if self.discretisation == "hybrid":
-            # Per sample, the same discretisation as one grouped convolution.
-            return (lambda kernel, geometry: dense_operator(hybrid_kernel(kernel), geometry)) if kernel.batched else hybrid_operator
-        route = self.route
-        if route == "auto" or kernel.batched:
-            route = choose_route(kernel, geometry, (self.in_channels, self.out_channels), precision)
-        return separable_operator if route == "separable" else dense_operator
+            return "hybrid"
+        if self.route == "auto" or kernel.batched:
+            return choose_route(kernel, geometry, (self.in_channels, self.out_channels), precision)
+        return self.route
 
     def extra_repr(self) -> str:
-        options = ("stride", "padding", "time_channel", "route", "discretisation")
-        return ", ".join(f"{name}={getattr(self, name)}" for name in options) + f", bias={self.bias is not None}"
+        return (
+            f"stride={self.stride}, padding={self.padding}, time_channel={self.time_channel}, route={self.route}, "
+            f"discretisation={self.discretisation}, bias={self.bias is not None}"
+        )
 
 
-def without_autocast(device: torch.device) -> AbstractContextManager:
-    """Kernels are realised in full precision and cast by hand, once, where it is wanted."""
-    return torch.autocast(device.type, enabled=False) if autocast_on(device) else nullcontext()
+def _make_operator(route: str, kernel: Kernel, geometry: Geometry) -> Operator:
+    if route == "dense":
+        return dense_operator(kernel, geometry)
+    if not isinstance(kernel, JetKernel):
+        raise ConfigError(f"the {route} route needs the factors of an N-jet, a JetKernel; the filter made a {type(kernel).__name__}.")
+    if route == "separable":
+        return separable_operator(kernel, geometry)
+    # Per sample, the same discretisation as one grouped convolution.
+    return dense_operator(hybrid_kernel(kernel), geometry) if kernel.batched else hybrid_operator(kernel, geometry)
 
 
 def _check_padding(filter: Filter, padding: str | int) -> None:
@@ -198,3 +213,43 @@ def _check_padding(filter: Filter, padding: str | int) -> None:
 def _at_least_float32(value: Tensor) -> Tensor:
     """Gaussians are sampled in float32 or better, whatever the model's dtype."""
     return value if value.dtype in (torch.float32, torch.float64) else value.float()
+
+
+def add_time(y: Float[Tensor, "batch out h w"], t: Tensor | float, ones_response: Float[Tensor, "samples out h w"]) -> Tensor:
+    """y + t · ones_response, in place where autograd allows; t is a number, a 0-d tensor or one time per sample."""
+    # The product is formed in the map's float32 or better and rounded once: bfloat16 would keep 8 bits of t.
+    t = torch.as_tensor(t, dtype=ones_response.dtype, device=y.device)
+    if torch.compiler.is_compiling() or ones_response.shape[0] != 1:
+        return y + (t.reshape(-1, 1, 1, 1) * ones_response).to(y.dtype)
+    return _AddTime.apply(y, t, ones_response)
+
+
+class _AddTime(torch.autograd.Function):
+    """One pass forward, in place; backward one matrix–vector product instead of a slow strided sum over the batch."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, y: Tensor, t: Tensor, ones_response: Tensor) -> Tensor:
+        ctx.save_for_backward(t, ones_response)
+        ctx.mark_dirty(y)
+        if is_channels_last(y):
+            ones_response = ones_response.contiguous(memory_format=torch.channels_last)
+        times = t.reshape(-1, 1, 1, 1)
+        if t.numel() > 1 and y.dtype == t.dtype:
+            return y.addcmul_(ones_response, times)
+        return y.add_((times * ones_response).to(y.dtype))
+
+    @staticmethod
+    def backward(ctx, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient,) = gradients
+        t, ones_response = ctx.saved_tensors
+        for_t = for_map = None
+        if ctx.needs_input_grad[1]:
+            for_t = torch.einsum("bohw,ohw->b", gradient.to(t.dtype), ones_response[0])
+            for_t = (for_t if t.ndim else for_t.sum()).reshape(t.shape)
+        if ctx.needs_input_grad[2]:
+            flat = gradient.permute(0, 2, 3, 1) if is_channels_last(gradient) else gradient
+            weights = t.expand(gradient.shape[0]).to(gradient.dtype) if t.numel() > 1 else gradient.new_ones(gradient.shape[0])
+            summed = (weights @ flat.reshape(gradient.shape[0], -1)).reshape(1, *flat.shape[1:]).to(t.dtype)
+            summed = summed if t.numel() > 1 else t * summed
+            for_map = summed.permute(0, 3, 1, 2) if is_channels_last(gradient) else summed
+        return gradient, for_t, for_map

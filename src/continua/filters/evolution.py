@@ -1,4 +1,4 @@
-"""How weights change with depth: dw/dt = q(t, w; p), the "evolution ODE" (ANODEV2 eq. 5c).
+"""How weights change with depth: dw/dt = q(t, w; p), the "evolution ODE" (ANODEV2 eq. 5c), and the path θ(t) that comes of it.
 
 Any `nn.Module` with `forward(t, w)` is an evolution. It is integrated on the weight grid; those with a closed form use it instead:
 
@@ -10,17 +10,94 @@ Any `nn.Module` with `forward(t, w)` is an evolution. It is integrated on the we
     RDA(channels)                    reaction, diffusion, advection (rda.py)
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import log, prod
-from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from continua.errors import ConfigError
-from continua.filters.path import Grid, WeightPath, between_nodes, curve, held
 from continua.ode import SolverConfig, solve_with
+
+
+@dataclass(frozen=True)
+class Grid:
+    """`steps` equal steps from `start` to `end`: the times at which an evolution is computed."""
+
+    start: float = 0.0
+    end: float = 1.0
+    steps: int = 10
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or not self.end > self.start:
+            raise ConfigError(
+                f"a weight grid has at least one step and ends after it starts; got {self.steps} on [{self.start}, {self.end}]"
+            )
+
+    @property
+    def step(self) -> float:
+        return (self.end - self.start) / self.steps
+
+    @property
+    def times(self) -> list[float]:
+        return [self.start + self.step * n for n in range(self.steps)] + [self.end]
+
+
+@dataclass(frozen=True)
+class WeightPath:
+    """θ(t): `at(t)` is a function of `tensors` only, each differentiable to w(0) and the evolution's parameters."""
+
+    tensors: dict[str, Tensor]
+    read: Callable[[Mapping[str, Tensor], Tensor], Tensor]
+
+    def at(self, t: "Tensor | float") -> Tensor:
+        """θ at one time, or (batch, ...) at one time per sample."""
+        like = next(iter(self.tensors.values()))
+        return self.read(self.tensors, torch.as_tensor(t, dtype=like.dtype, device=like.device))
+
+
+def slopes_between(nodes: Float[Tensor, "time *shape"], step: float) -> Float[Tensor, "time *shape"]:
+    """dθ/dt at the nodes from their neighbours, exact for parabolas: what a stepped scheme without a rate of change offers."""
+    if len(nodes) == 2:
+        return (nodes[1:] - nodes[:1]).expand_as(nodes) / step
+    inside = (nodes[2:] - nodes[:-2]) / (2 * step)
+    first = (-1.5 * nodes[0] + 2 * nodes[1] - 0.5 * nodes[2]) / step
+    last = (1.5 * nodes[-1] - 2 * nodes[-2] + 0.5 * nodes[-3]) / step
+    return torch.cat([first[None], inside, last[None]])
+
+
+def curve(nodes: Tensor, slopes: Tensor) -> dict[str, Tensor]:
+    """Nodes and slopes as one tensor: a solver sums gradients of what it is given, and must not find one part behind the other."""
+    return {"curve": torch.stack([nodes, slopes])}
+
+
+def between_nodes(nodes: Float[Tensor, "time *shape"], slopes: Float[Tensor, "time *shape"], grid: Grid, t: Tensor) -> Tensor:
+    """The cubic through neighbouring nodes with their slopes (Hermite); outside the grid the nearest node.
+
+    Of order 4 where slopes are exact, and once differentiable in t, which adaptive solvers thank with longer steps.
+    """
+    place = ((t.reshape(-1).to(nodes.dtype) - grid.start) / grid.step).clamp(0.0, grid.steps)
+    index = place.detach().floor().clamp(max=grid.steps - 1)
+    u, index = (place - index).reshape(-1, *(1,) * (nodes.ndim - 1)), index.long()
+    (left, right), (rise, fall) = ((part.index_select(0, index), part.index_select(0, index + 1)) for part in (nodes, slopes))
+    smooth = u * u * (3 - 2 * u)
+    value = left + smooth * (right - left) + grid.step * u * (1 - u) * ((1 - u) * rise - u * fall)
+    return value if t.ndim else value[0]
+
+
+def held(tensors: Mapping[str, Tensor], t: Tensor, name: str = "weight") -> Tensor:
+    """A weight that does not change, one copy for each of several times."""
+    value = tensors[name]
+    return value.expand(len(t), *value.shape) if t.ndim else value
+
+
+def stack_along(path: Callable[[float], Tensor], grid: Grid) -> Tensor:
+    """θ at every node of a grid."""
+    return torch.stack([path(t) for t in grid.times])
+
 
 RK4 = dict(method="rk4", gradient="direct")
 """How the weights' own equation is solved: one step of RK4 per step of the grid. The weights are few, so their graph is simply kept."""
@@ -38,7 +115,7 @@ class Evolution(nn.Module):
     has_rate = True
     """False for a stepped scheme that is no differential equation."""
 
-    def __init__(self, solver: "SolverConfig | Mapping[str, Any] | None" = None) -> None:
+    def __init__(self, solver: "SolverConfig | Mapping[str, object] | None" = None) -> None:
         super().__init__()
         self.solver = SolverConfig.of({**RK4, "steps": 1} if solver is None else solver)
         self.one_step_per_node = solver is None
@@ -50,7 +127,8 @@ class Evolution(nn.Module):
     def nodes(self, w: Tensor, grid: Grid) -> Tensor:
         """w at the times of the grid, (time, ...), integrated by the solver."""
         config = self.solver.replace(steps=grid.steps) if self.one_step_per_node else self.solver
-        return solve_with(config, self, w, grid.start, grid.end, save_at=grid.times).ys  # pyright: ignore[reportReturnType]
+        solution = solve_with(config, self, w, grid.start, grid.end, save_at=grid.times)
+        return torch.as_tensor(solution.ys)
 
     def prepare(self, w: Tensor, grid: Grid) -> dict[str, Tensor]:
         """Everything `read` needs, once per forward pass: differentiable to w and the parameters, no tensor made from another."""
@@ -74,7 +152,7 @@ class Evolution(nn.Module):
 class Integrated(Evolution):
     """Any module with `forward(t, w)`, as an evolution."""
 
-    def __init__(self, rate: nn.Module, solver: "SolverConfig | Mapping[str, Any] | None" = None) -> None:
+    def __init__(self, rate: nn.Module, solver: "SolverConfig | Mapping[str, object] | None" = None) -> None:
         super().__init__(solver)
         self.rate = rate
 
@@ -129,7 +207,7 @@ class LinearEvolution(Evolution):
         flow = torch.linalg.matrix_exp(elapsed[..., None, None] * tensors["matrix"])
         if not t.ndim:
             return self._apply_matrix(flow, tensors["weight"])
-        return torch.stack([self._apply_matrix(one, tensors["weight"]) for one in flow])
+        return torch.stack([self._apply_matrix(matrix, tensors["weight"]) for matrix in flow])
 
     def _apply_matrix(self, matrix: Tensor, w: Tensor) -> Tensor:
         last = w.movedim(self.axes, tuple(range(-len(self.axes), 0)))
@@ -143,18 +221,18 @@ class ConvEvolution(Evolution):
     c2 starts at zero, so that training begins with weights that do not change.
     """
 
-    def __init__(self, hidden: int = 4, size: int = 3, solver: "SolverConfig | Mapping[str, Any] | None" = None) -> None:
+    def __init__(self, hidden: int = 4, size: int = 3, solver: "SolverConfig | Mapping[str, object] | None" = None) -> None:
         super().__init__(solver)
         self.first = nn.Conv2d(1, hidden, size, padding=size // 2)
         self.second = nn.Conv2d(hidden, 1, size, padding=size // 2, bias=False)
         nn.init.zeros_(self.second.weight)
 
     def forward(self, t: Tensor, w: Tensor) -> Tensor:
-        first, second = ([None if p is None else p.to(w.dtype) for p in (c.weight, c.bias)] for c in (self.first, self.second))
         reach = self.first.weight.shape[-1] // 2
         images = w.reshape(-1, 1, *w.shape[-2:])
-        inside = torch.tanh(nn.functional.conv2d(images, *first, padding=reach))  # pyright: ignore[reportArgumentType, reportCallIssue]
-        return nn.functional.conv2d(inside, *second, padding=reach).reshape(w.shape)  # pyright: ignore[reportArgumentType, reportCallIssue]
+        bias = None if self.first.bias is None else self.first.bias.to(w.dtype)
+        inside = torch.tanh(nn.functional.conv2d(images, self.first.weight.to(w.dtype), bias, padding=reach))
+        return nn.functional.conv2d(inside, self.second.weight.to(w.dtype), padding=reach).reshape(w.shape)
 
 
 class HyperNetwork(Evolution):

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from continua.filters.basis import gaussian_derivatives
 from continua.filters.kernel import JetKernel
-from continua.filters.operator import Geometry, Operator, chunks, is_channels_last, plain_gradients
+from continua.filters.routes import Geometry, Operator, chunks, is_channels_last, plain_gradients
 
 STENCILS = ((0.0, 1.0, 0.0), (0.5, 0.0, -0.5), (1.0, -2.0, 1.0))
 
@@ -77,7 +77,7 @@ class _Blur(torch.autograd.Function):
     """blur_rows X blur_colsᵀ for every channel, in the layout the map has; saves only its inputs."""
 
     @staticmethod
-    def forward(ctx, x: Tensor, blur_rows: Tensor, blur_cols: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def forward(ctx, x: Tensor, blur_rows: Tensor, blur_cols: Tensor) -> Tensor:
         ctx.save_for_backward(x, blur_rows, blur_cols)
         layout = torch.channels_last if is_channels_last(x) else torch.contiguous_format
         shape = (*x.shape[:2], blur_rows.shape[0], blur_cols.shape[0])
@@ -89,7 +89,8 @@ class _Blur(torch.autograd.Function):
         return y
 
     @staticmethod
-    def backward(ctx, gradient: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
+    def backward(ctx, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient,) = gradients
         x, blur_rows, blur_cols = ctx.saved_tensors
         if torch.is_grad_enabled():
             return plain_gradients(_blur_plain, (x, blur_rows, blur_cols), gradient)

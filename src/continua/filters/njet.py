@@ -1,21 +1,25 @@
-"""The structured receptive field: a filter that is a sum of Gaussian derivatives, F(x, y) = Σ α_ij G_ij(x, y; σ), σ = 2^s (DCN eq. 1)."""
+"""The structured receptive field: a filter that is a sum of Gaussian derivatives, F(x, y) = Σ α_ij G_ij(x, y; σ), σ = 2^s (DCN eq. 1).
 
-from typing import Any, Self
+`fit_pixel_kernel` goes from pixels to it: the N-jet nearest to a k×k kernel in least squares.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Self
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from continua.errors import ConfigError
 from continua.filters.algebra import JetAlgebra
-from continua.filters.basis import gaussian_derivatives, jet_orders
-from continua.filters.filter import Filter
+from continua.filters.basis import Reach, ScaleWatch, SigmaBounds, gaussian_derivatives, jet_orders
 from continua.filters.kernel import JetKernel, Kernel
-from continua.filters.scale import Reach, ScaleWatch, SigmaBounds
 
 SHARINGS = ("layer", "channel", "pair")
 
 
-class NJet(JetAlgebra, Filter):
+class NJet(JetAlgebra):
     """N-jet filter with trainable coefficients α (basis, in, out) and scale s = log2 σ.
 
     sharing   one σ for the "layer" (the paper's default), for each output "channel", or for each "pair" of input and output channel (σ_ji)
@@ -53,16 +57,14 @@ class NJet(JetAlgebra, Filter):
         self.alpha = nn.Parameter(alpha_std * torch.randn(len(jet_orders(order)), in_channels, out_channels))
         self.s = nn.Parameter(s_std * torch.randn(s_shape))
 
-    @property
-    def sigma(self) -> Tensor:
-        """The scale in pixels, after bounds."""
-        return self.sigma_of(self.s)
-
-    def sigma_of(self, s: Tensor) -> Tensor:
-        return torch.exp2(s if self.limit is None else self.limit(s))
-
     def state(self) -> dict[str, Tensor]:
         return {"alpha": self.alpha, "s": self.s}
+
+    def scale_parameters(self) -> tuple[nn.Parameter, ...]:
+        return tuple(value for value in (self.s,) if isinstance(value, nn.Parameter))  # a frozen filter has none
+
+    def scale_at(self, t: Tensor | float) -> Tensor:
+        return self.sigma
 
     def read_host(self, state: dict[str, Tensor]) -> Reach:
         """How far the kernel reaches at the present σ (detached: the size of a kernel has no gradient)."""
@@ -77,8 +79,8 @@ class NJet(JetAlgebra, Filter):
         self.watch.check_sigma(self.label, sigmas)
         return Reach.of(sigmas, self.radius_factor)
 
-    def kernel(self, state: dict[str, Tensor], t: Tensor | float | None = None, host: Any = None) -> JetKernel:
-        reach: Reach = host if host is not None else self.read_host(state)
+    def kernel(self, state: dict[str, Tensor], t: Tensor | float | None = None, host: object = None) -> JetKernel:
+        reach = host if isinstance(host, Reach) else self.read_host(state)
         sigma = self.sigma_of(state["s"])
         if self.sharing == "layer":
             sigma = sigma[0]
@@ -101,3 +103,56 @@ class NJet(JetAlgebra, Filter):
         values = self.sigma.detach().flatten()
         scale = f"{values[0]:.3g}" if values.numel() == 1 else f"{values.min():.3g}…{values.max():.3g}"
         return f"{super().extra_repr()}, order={self.order}, sigma={scale} per {self.sharing}"
+
+
+@dataclass(frozen=True)
+class JetFit:
+    """`filter` sampled on the same k×k pixels is nearest to the kernel; `residual` is the norm of the rest over the kernel's norm."""
+
+    filter: NJet
+    residual: float
+    residual_per_kernel: Float[Tensor, "out in"]
+
+
+def fit_pixel_kernel(
+    weight: Float[Tensor, "out in k k"], *, order: int = 2, sigma: float | None = None, sigma_range: tuple[float, float] = (0.3, 4.0)
+) -> JetFit:
+    """The N-jet of this order, with one σ for all kernels, that is nearest to `weight` in least squares; σ is searched where not given."""
+    size = weight.shape[-1]
+    if weight.ndim != 4 or weight.shape[-2] != size or size % 2 == 0:
+        raise ConfigError(f"fit_pixel_kernel takes weights (out, in, k, k) with odd k; got shape {tuple(weight.shape)}.")
+    target = weight.detach().double().flatten(0, 1).flatten(1).t()  # (taps, out·in)
+    if sigma is None:
+        sigma = _best_sigma(target, order, size // 2, sigma_range)
+    alpha, rest = _least_squares(target, order, size // 2, sigma)
+    jet = NJet(weight.shape[1], weight.shape[0], order=order, radius=size // 2)
+    values = alpha.view(-1, weight.shape[0], weight.shape[1]).transpose(1, 2)
+    jet = jet.to(weight).with_values(values.to(weight), torch.tensor([sigma], dtype=weight.dtype, device=weight.device))
+    norms, scale = rest.norm(dim=0), target.norm(dim=0).clamp(min=torch.finfo(torch.float64).tiny)
+    residual = float(rest.norm() / target.norm().clamp(min=torch.finfo(torch.float64).tiny))
+    return JetFit(jet, residual, (norms / scale).view(weight.shape[:2]).to(weight))
+
+
+def _least_squares(target: Tensor, order: int, radius: int, sigma: float) -> tuple[Tensor, Tensor]:
+    taps = gaussian_derivatives(torch.tensor(sigma, dtype=torch.float64, device=target.device), order, radius)
+    basis = torch.stack([torch.outer(taps[i], taps[j]).flatten() for i, j in jet_orders(order)], dim=1)
+    # The pseudo-inverse, not a triangular solve: at a small σ or on few pixels the basis functions are not independent.
+    alpha = torch.linalg.pinv(basis, rtol=1e-10) @ target
+    return alpha, target - basis @ alpha
+
+
+def _best_sigma(target: Tensor, order: int, radius: int, within: tuple[float, float]) -> float:
+    """The best of a logarithmic grid, refined by golden section between its neighbours."""
+
+    def misfit(log_sigma: float) -> float:
+        return float(_least_squares(target, order, radius, math.exp(log_sigma))[1].norm())
+
+    low, high = math.log(within[0]), math.log(within[1])
+    grid = [low + (high - low) * k / 32 for k in range(33)]
+    best = min(range(33), key=lambda k: misfit(grid[k]))
+    left, right = grid[max(best - 1, 0)], grid[min(best + 1, 32)]
+    golden = (math.sqrt(5) - 1) / 2
+    for _ in range(40):
+        a, b = right - golden * (right - left), left + golden * (right - left)
+        left, right = (left, b) if misfit(a) < misfit(b) else (a, right)
+    return math.exp((left + right) / 2)

@@ -1,18 +1,27 @@
-"""Kernels that react, diffuse and drift: dw/dt = σ(τ Δw + v·∇w + ρ w) (ANODEV2 eq. 8), the paper's example of an evolution."""
+"""Kernels that react, diffuse and drift: dw/dt = σ(τ Δw + v·∇w + ρ w) (ANODEV2 eq. 8), the paper's example of an evolution.
+
+A kernel is a small periodic image, and is treated mode by mode (ANODEV2 eq. 11 and 12). In Fourier space the operator τ Δ + v·∇ + ρ is
+diagonal: mode k grows by λ(k) = −(τ_y k_y² + τ_x k_x²) + i (v_y k_y + v_x k_x) + ρ, so w(t) = F⁻¹(e^(tλ) F(w(0))) at any t. The border is
+periodic. e^(+ikv) gives w(x + vt): positive v moves a pattern to lower indices.
+
+An image of even size has a Nyquist mode, its own mirror image: a shift by part of a pixel would make it complex. Advection leaves it
+alone, so that results are real and steps compose for every size; a shift by one whole pixel is an exact roll for odd sizes only.
+"""
 
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from continua.errors import ConfigError, ContinuaError, ContinuaWarning
-from continua.filters.evolution import Evolution
-from continua.filters.path import Grid, curve, slopes_between, stack_along
-from continua.filters.spectral import WAVE_NUMBERS, operate, propagate, rates, wave_numbers
+from continua.filters.evolution import Evolution, Grid, curve, slopes_between, stack_along
 from continua.ode import SolverConfig
+
+WAVE_NUMBERS = ("integer", "radian")
 
 NONLINEARITIES: dict[str, Callable[[Tensor], Tensor]] = {
     "identity": lambda x: x,
@@ -45,7 +54,7 @@ class RDA(Evolution):
         around: str = "weights",
         wave_numbers: str = "integer",
         antidiffusion: float | None = None,
-        solver: "SolverConfig | Mapping[str, Any] | None" = None,
+        solver: "SolverConfig | Mapping[str, object] | None" = None,
     ) -> None:
         super().__init__(solver)
         if isinstance(nonlinearity, str) and nonlinearity not in NONLINEARITIES:
@@ -80,7 +89,7 @@ class RDA(Evolution):
             shape = f"({len(self.rho)}, in, rows, cols)"
             raise ConfigError(f"this reaction–diffusion–advection is for kernels of shape {shape}; got {tuple(w.shape)}")
         k = wave_numbers(w.shape[-2], w.shape[-1], self.wave_numbers, w)
-        return rates(k, self.diffusivity.to(w), self.v.to(w), self.rho.to(w))
+        return mode_rates(k, self.diffusivity.to(w), self.v.to(w), self.rho.to(w))
 
     def forward(self, t: Tensor, w: Tensor) -> Tensor:
         if not self.has_rate:
@@ -105,10 +114,10 @@ class RDA(Evolution):
             return stack_along(lambda t: propagate(w, growth, turn, t - grid.start), grid)
         if self.around == "rate":
             return super().nodes(w, grid)
-        found = [w]
+        nodes = [w]
         for _ in range(grid.steps):  # eq. 13: the linear step, exactly, then σ
-            found.append(self.nonlinear(propagate(found[-1], growth, turn, grid.step)))
-        return torch.stack(found)
+            nodes.append(self.nonlinear(propagate(nodes[-1], growth, turn, grid.step)))
+        return torch.stack(nodes)
 
     def read(self, tensors: Mapping[str, Tensor], t: Tensor, grid: Grid) -> Tensor:
         if self.linear:
@@ -145,3 +154,50 @@ class RDA(Evolution):
     def extra_repr(self) -> str:
         how = "linear" if self.linear else f"{self.sigma_name} around the {self.around}"
         return f"{len(self.rho)}, {how}, {self.wave_numbers} wave numbers"
+
+
+@dataclass(frozen=True)
+class WaveNumbers:
+    """k of the modes of a real image: (rows, 1) and (1, cols // 2 + 1). `*_shift` are those that advection sees, 0 at Nyquist."""
+
+    y: Tensor
+    x: Tensor
+    y_shift: Tensor
+    x_shift: Tensor
+
+
+def wave_numbers(rows: int, cols: int, convention: str, like: Tensor) -> WaveNumbers:
+    """ "integer": 0, 1, −1, … (the image has period 2π); "radian": times 2π / size, radians per pixel, so that v = 1 is one pixel."""
+    if convention not in WAVE_NUMBERS:
+        raise ConfigError(f"wave numbers are {' or '.join(map(repr, WAVE_NUMBERS))}; got {convention!r}")
+    per_axis: list[Tensor] = []
+    for size, modes in ((rows, torch.fft.fftfreq), (cols, torch.fft.rfftfreq)):
+        k = (modes(size, dtype=torch.float64) * size).round()
+        shift = torch.where(2 * k.abs() == size, 0.0, k)
+        unit = 2 * math.pi / size if convention == "radian" else 1.0
+        per_axis += [(unit * k).to(like), (unit * shift).to(like)]
+    y, y_shift, x, x_shift = per_axis
+    return WaveNumbers(y[:, None], x[None], y_shift[:, None], x_shift[None])
+
+
+def mode_rates(
+    k: WaveNumbers, tau: Float[Tensor, "channels 2"], v: Float[Tensor, "channels 2"], rho: Float[Tensor, " channels"]
+) -> tuple[Float[Tensor, "channels 1 rows modes"], Float[Tensor, "channels 1 rows modes"]]:
+    """Real and imaginary part of λ for every mode of every output channel; τ and v are (y, x)."""
+    wide = (slice(None), None, None, None)
+    growth = rho[wide] - tau[:, 0][wide] * k.y**2 - tau[:, 1][wide] * k.x**2
+    turn = v[:, 0][wide] * k.y_shift + v[:, 1][wide] * k.x_shift
+    return growth, turn
+
+
+def operate(w: Float[Tensor, "*batch out in rows cols"], growth: Tensor, turn: Tensor) -> Tensor:
+    """(τ Δ + v·∇ + ρ) w."""
+    return torch.fft.irfft2(torch.fft.rfft2(w) * torch.complex(growth, turn), s=w.shape[-2:])
+
+
+def propagate(w: Float[Tensor, "out in rows cols"], growth: Tensor, turn: Tensor, t: Tensor | float) -> Tensor:
+    """w after a time t, exactly (eq. 12); one w for each t where t is (batch,)."""
+    t = torch.as_tensor(t, dtype=w.dtype, device=w.device)
+    t = t.reshape(-1, 1, 1, 1, 1) if t.ndim else t
+    factor = torch.polar(torch.exp(t * growth), t * turn)
+    return torch.fft.irfft2(torch.fft.rfft2(w) * factor, s=w.shape[-2:])

@@ -1,7 +1,12 @@
-"""Which route a convolution takes: a fixed rule, so that the same run always takes the same one.
+"""How a realised kernel is applied to a map of known size, and by which of three routes.
 
-Costs are in multiply–adds of a dense convolution per output pixel, with C_in, C_out channels, a kernel of k×k' taps, basis functions and
-derivatives counted by the order N, on a map of H×W:
+    dense       sample the kernel, one `conv2d` (below)
+    separable   an N-jet by its one-dimensional factors (separable.py)
+    hybrid      blur, then small differences: another discretisation of an N-jet (hybrid.py)
+
+Each makes an `Operator` for a `Geometry`; in which dtype it computes is its `Precision`. Dense or separable is chosen by a fixed rule, so
+that the same run always takes the same one. Costs are in multiply–adds of a dense convolution per output pixel, with C_in, C_out channels,
+a kernel of k×k' taps, basis functions and derivatives counted by the order N, on a map of H×W:
 
     dense       k k' C_in C_out
     separable   1.5 (½(N+1)(N+2) C_in C_out + (N+1)(H C_in + W C_out)) + p (C_in + C_out)
@@ -15,19 +20,67 @@ that has them, GPUs) passes weigh more: p = 240, an estimate from the dense rout
 never measured with this code.
 """
 
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from continua.errors import ConfigError
 from continua.filters.filter import Filter
 from continua.filters.kernel import JetKernel, Kernel
-from continua.filters.operator import Geometry
-from continua.filters.precision import Precision
+from continua.machine import usable
 
 ROUTES = ("auto", "dense", "separable")
 DISCRETISATIONS = ("sampled", "hybrid")
 SLOWDOWN = 1.5
 PASSES = 130
 PASSES_WITH_MATRIX_UNITS = 240
+
+CHUNK = 1 << 19
+"""Elements of a map per chunk on a CPU: the few maps a step works on then stay in the second- and third-level caches."""
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Where a kernel is applied. `padding` None means "same": zeros up to the kernel's half-width, ceil(size / stride) outputs."""
+
+    height: int
+    width: int
+    stride: int = 1
+    padding: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Operator:
+    """`linear(x, bias, *tensors)` applies the kernel; `tensors` are differentiable functions of the filter's state."""
+
+    route: str
+    tensors: tuple[Tensor, ...]
+    linear: Callable[..., Tensor]
+
+
+@dataclass(frozen=True)
+class Precision:
+    """In which dtype a convolution computes, and in which it answers. `out` is what plain PyTorch would answer (autocast included).
+
+    `work` differs only where the CPU emulates a reduced dtype or fails in it: there float32 is ten times faster, or safe, and no less
+    exact, so the convolution runs in float32 and its result is rounded once.
+    """
+
+    work: torch.dtype
+    out: torch.dtype
+    device: torch.device
+
+    @classmethod
+    def of(cls, dtype: torch.dtype, device: torch.device) -> "Precision":
+        if autocast_on(device) and dtype != torch.float64:
+            dtype = torch.get_autocast_dtype(device.type)
+        if dtype in (torch.bfloat16, torch.float16) and device.type == "cpu" and not fast_on_cpu(dtype):
+            return cls(torch.float32, dtype, device)
+        return cls(dtype, dtype, device)
 
 
 def check_route(filter: Filter, route: str, discretisation: str) -> None:
@@ -58,3 +111,63 @@ def choose_route(kernel: Kernel, geometry: Geometry, channels: tuple[int, int], 
     passes = PASSES_WITH_MATRIX_UNITS if matrix_units else PASSES
     separable = SLOWDOWN * multiplies + passes * (c_in + c_out)
     return "separable" if separable < taps * c_in * c_out else "dense"
+
+
+def dense_operator(kernel: Kernel, geometry: Geometry) -> Operator:
+    """Apply `kernel` as weights; by one grouped `conv2d` when every sample has its own. Taps that can never touch the map are not built."""
+    padding = geometry.padding
+    if padding is None:
+        kernel = kernel.cropped(geometry.height - 1, geometry.width - 1)
+        padding = (kernel.size[0] // 2, kernel.size[1] // 2)
+    stride = geometry.stride
+
+    def convolve(x: Tensor, bias: Tensor | None, weight: Tensor) -> Tensor:
+        return F.conv2d(x, weight, bias, stride=stride, padding=padding)
+
+    def convolve_each(x: Tensor, bias: Tensor | None, weight: Tensor) -> Tensor:
+        batch, out = weight.shape[:2]
+        x = x.expand(batch, -1, -1, -1).reshape(1, -1, *x.shape[2:])
+        bias = None if bias is None else bias.repeat(batch)
+        y = F.conv2d(x, weight.flatten(0, 1), bias, stride=stride, padding=padding, groups=batch)
+        return y.reshape(batch, out, *y.shape[2:])
+
+    return Operator("dense", (kernel.weight(),), convolve_each if kernel.batched else convolve)
+
+
+def chunks(x: Tensor) -> list[slice]:
+    """Walk a batch in parts that fit the CPU's caches; in one part elsewhere."""
+    batch = x.shape[0]
+    step = max(1, CHUNK // max(1, x.shape[1:].numel())) if x.device.type == "cpu" else max(1, batch)
+    return [slice(start, min(start + step, batch)) for start in range(0, batch, step)]
+
+
+def plain_gradients(plain: Callable[..., Tensor], inputs: Sequence[Tensor], gradient: Tensor) -> tuple[Tensor | None, ...]:
+    """A backward pass in plain operations, for whoever differentiates it again (grad mode is on in a backward pass only then)."""
+    wanted = [value for value in inputs if value.requires_grad]
+    gradients = iter(torch.autograd.grad(plain(*inputs), wanted, gradient, create_graph=True))
+    return tuple(next(gradients) if value.requires_grad else None for value in inputs)
+
+
+def is_channels_last(x: Tensor) -> bool:
+    """True when a map is stored pixel by pixel and not also channel by channel (as a map with one channel is)."""
+    return x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
+
+
+def autocast_on(device: torch.device) -> bool:
+    """Whether autocast is enabled there; the meta device, which computes shapes only, has none."""
+    return device.type != "meta" and torch.is_autocast_enabled(device.type)
+
+
+def without_autocast(device: torch.device) -> AbstractContextManager:
+    """Kernels are realised in full precision and cast by hand, once, where it is wanted."""
+    return torch.autocast(device.type, enabled=False) if autocast_on(device) else nullcontext()
+
+
+def fast_on_cpu(dtype: torch.dtype) -> bool:
+    """Whether this CPU has matrix units or vector instructions for `dtype` (AMX or AVX-512), and they do what they claim."""
+    name = {torch.bfloat16: "bfloat16", torch.float16: "float16"}.get(dtype)
+    return name is None or usable(name)
+
+
+# What `torch.compiler.assume_constant_result` sets, without its import of the whole compiler: a probe cannot be traced.
+fast_on_cpu._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]

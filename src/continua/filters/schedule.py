@@ -1,23 +1,23 @@
 """N-jets that change with depth: σ(t) and α(t) (DCN table 3)."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 
 from continua.errors import ConfigError
-from continua.filters.basis import gaussian_derivatives, jet_orders
+from continua.filters.basis import Reach, ScaleWatch, SigmaBounds, TensorOrNumber, gaussian_derivatives, jet_orders
 from continua.filters.filter import Filter
 from continua.filters.kernel import JetKernel, Kernel
-from continua.filters.scale import Reach, ScaleWatch, SigmaBounds
 
 SCALES = {"linear": (2 / 3, 0.1), "quadratic": (2 / 3, 2 / 3, 0.1), "diffusion": (2 / 3, 0.1)}
 """Schedules of σ, each with the standard deviations its parameters a, b, … are drawn with."""
 
 
-def log2_sigma(scale: str, p: list[Any], t: Any) -> Any:
+def log2_sigma(scale: str, p: Sequence[TensorOrNumber], t: TensorOrNumber) -> TensorOrNumber:
     """s(t) = log2 σ(t), for tensors and, to know the kernel's size on the host, for plain numbers.
 
     linear      a t' + b                with t' = ½ clip(t, −½, 2½), as the DCN authors have it
@@ -26,7 +26,7 @@ def log2_sigma(scale: str, p: list[Any], t: Any) -> Any:
     """
     if scale == "diffusion":
         variance = 4 ** p[1] + 2 ** (p[0] + 1) * _clip(t, 0.0, math.inf)
-        return 0.5 * (torch.log2(variance) if isinstance(variance, Tensor) else math.log2(variance))
+        return 0.5 * _log2(variance)
     u = 0.5 * _clip(t, -0.5, 2.5)
     return p[0] * u + p[1] if scale == "linear" else p[0] * u * u + p[1] * u + p[2]
 
@@ -89,6 +89,13 @@ class ScheduledNJet(Filter):
         state = self.state()
         return self._sigma(state, torch.as_tensor(t, dtype=state["a"].dtype, device=state["a"].device))
 
+    def scale_parameters(self) -> tuple[nn.Parameter, ...]:
+        own = dict(self.named_parameters(recurse=False))
+        return tuple(own[name] for name in self.scale_names if name in own)  # a frozen filter has none
+
+    def scale_at(self, t: Tensor | float) -> Tensor:
+        return self.sigma_at(t)
+
     def read_host(self, state: dict[str, Tensor]) -> HostSchedule:
         if self.frozen_host is not None:
             return self.frozen_host
@@ -99,14 +106,14 @@ class ScheduledNJet(Filter):
         largest = max(self._sigmas_on_host(numbers, [start + (end - start) * k / 256 for k in range(257)]))
         return HostSchedule(numbers, Reach.of([largest], self.radius_factor))
 
-    def kernel(self, state: dict[str, Tensor], t: Tensor | float | None = None, host: Any = None) -> JetKernel:
+    def kernel(self, state: dict[str, Tensor], t: Tensor | float | None = None, host: object = None) -> JetKernel:
         if t is None:
             raise ConfigError(f"{self.label} depends on t: call it with the time.")
-        host = host if host is not None else self.read_host(state)
+        schedule = host if isinstance(host, HostSchedule) else self.read_host(state)
         first = state["a"]
         t = t.to(first) if isinstance(t, Tensor) else torch.tensor(t, dtype=first.dtype, device=first.device)
         sigma = self._sigma(state, t)
-        reach = self._reach(host, t)
+        reach = self._reach(schedule, t)
         taps = gaussian_derivatives(sigma, self.order, reach.kernel if t.ndim else reach.kernel[0])
         return JetKernel(self._alpha(state, t), taps, taps, sigma, self.order, "sample" if t.ndim else "layer", reach.blur)
 
@@ -148,5 +155,11 @@ class ScheduledNJet(Filter):
         return f"{super().extra_repr()}, order={self.order}, scale={self.scale}, alpha={alpha}"
 
 
-def _clip(t: Any, low: float, high: float) -> Any:
+def _log2(value: TensorOrNumber) -> TensorOrNumber:
+    if isinstance(value, Tensor):
+        return torch.log2(value)
+    return math.log2(value)
+
+
+def _clip(t: TensorOrNumber, low: float, high: float) -> TensorOrNumber:
     return t.clamp(low, high) if isinstance(t, Tensor) else min(max(t, low), high)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from continua.filters.basis import jet_orders
 from continua.filters.kernel import JetKernel
-from continua.filters.operator import Geometry, Operator, chunks, is_channels_last, plain_gradients
+from continua.filters.routes import Geometry, Operator, chunks, is_channels_last, plain_gradients
 from continua.ode import replaying
 
 Blocks = list[tuple[slice, slice]]
@@ -75,7 +75,7 @@ class _Separable(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, x: Tensor, rows: Tensor, alpha: Tensor, cols: Tensor, blocks: Blocks, keep: bool) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def forward(ctx, x: Tensor, rows: Tensor, alpha: Tensor, cols: Tensor, blocks: Blocks, keep: bool) -> Tensor:
         shape = (x.shape[0], alpha.shape[2], rows.shape[1], cols.shape[1])
         layout = torch.channels_last if is_channels_last(x) else torch.contiguous_format
         y = torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=layout)
@@ -90,7 +90,8 @@ class _Separable(torch.autograd.Function):
         return y
 
     @staticmethod
-    def backward(ctx, gradient: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
+    def backward(ctx, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient,) = gradients
         x, rows, alpha, cols, *kept = ctx.saved_tensors
         if torch.is_grad_enabled():
             return *plain_gradients(separable_plain, (x, rows, alpha, cols), gradient), None, None

@@ -17,7 +17,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from continua.blocks import Activation, CoupledBlock, CoupledField, OrdinaryBlock
+from continua.blocks import Activation, CoupledBlock, CoupledField, PostActResidualBlock
 from continua.errors import ConfigError
 from continua.filters import Filter, Grid, NJet, Pixel, ScheduledNJet, evolve
 from continua.models.network import Network
@@ -45,9 +45,9 @@ class _Classifier(Network):
         if architecture == "alexnet":
             stem.append(nn.MaxPool2d(2))
         if architecture == "resnet10":
-            stem.append(OrdinaryBlock(first, first))
+            stem.append(PostActResidualBlock(first, first))
         self.stem = nn.Sequential(*stem)
-        self.transitions = nn.ModuleList([OrdinaryBlock(first, last, stride=2)] if architecture == "resnet10" else [])
+        self.transitions = nn.ModuleList([PostActResidualBlock(first, last, stride=2)] if architecture == "resnet10" else [])
         self.blocks = nn.ModuleList(self._block(width) for width in channels)
         pixels, hidden = HEADS[architecture]
         self.head = PooledHead(last, pixels, hidden, num_classes)
@@ -66,7 +66,7 @@ class Baseline(_Classifier):
         self._build(architecture, in_channels, tuple(channels), num_classes)
 
     def _block(self, channels: int) -> nn.Module:
-        return OrdinaryBlock(channels, channels, layers=self.layers, size=self.size, bias=self.architecture == "alexnet")
+        return PostActResidualBlock(channels, channels, layers=self.layers, size=self.size, bias=self.architecture == "alexnet")
 
 
 class Anodev2(_Classifier):

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from continua.blocks import Activation, ConvField, CoupledField, ERKStep, IRKStep, ODEBlock, OrdinaryBlock, Period, ResidualBlock
+from continua.blocks import Activation, ConvField, CoupledField, ERKStep, IRKStep, ODEBlock, Period, PostActResidualBlock, ResidualBlock
 from continua.filters import Evolved, Filter, FilterConv2d, NJet, Pixel, ScheduledNJet
 from continua.models.anodev2 import PooledHead
 from continua.models.dcn import Down, Head
@@ -178,9 +178,9 @@ def _(module: ResidualBlock) -> list[str]:
 
 
 @layers.register
-def _(module: CoupledField | OrdinaryBlock) -> list[str]:
+def _(module: CoupledField | PostActResidualBlock) -> list[str]:
     chain = [name for conv in module.convs for name in (*layers(conv), "norm", *layers(module.act))]
-    return [*chain[:-1], "+ shortcut", chain[-1]] if isinstance(module, OrdinaryBlock) else chain
+    return [*chain[:-1], "+ shortcut", chain[-1]] if isinstance(module, PostActResidualBlock) else chain
 
 
 @layers.register
@@ -274,7 +274,7 @@ def _shadow(net: Network) -> Network:
 def _kind(module: nn.Module) -> str:
     if isinstance(module, ODEBlock):
         return "ode"
-    if isinstance(module, ResidualBlock | OrdinaryBlock):
+    if isinstance(module, ResidualBlock | PostActResidualBlock):
         return "residual"
     if isinstance(module, Period):
         return "period"

@@ -13,8 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from continua.errors import ConfigError
-from continua.filters.evolution import Evolution, as_evolution
-from continua.filters.path import Grid, curve, slopes_between
+from continua.filters.evolution import Evolution, Grid, as_evolution, curve, slopes_between
 
 Memory = Callable[[Tensor], Tensor]
 
@@ -39,7 +38,7 @@ KERNELS: dict[str, Callable[..., Memory]] = {"exponential": exponential, "box": 
 class Remembering(Evolution):
     """An evolution, or any module with `forward(t, w)`, seen through a memory: K as a callable of elapsed times, or one of `KERNELS`."""
 
-    def __init__(self, evolution: nn.Module, kernel: "str | Memory" = "exponential", *, normalise: bool = True, **options: Any) -> None:
+    def __init__(self, evolution: nn.Module, kernel: "str | Memory" = "exponential", *, normalise: bool = True, **options: float) -> None:
         super().__init__()
         evolution = as_evolution(evolution)
         if isinstance(kernel, str) and kernel not in KERNELS:

@@ -1,5 +1,6 @@
 """A filter whose state evolves: dF/dt = q(F). Works over any filter, for any part of its `state()`.
 
+    evolve(Pixel(16, 16), "rda")                                 by name, for configurations
     Evolved(Pixel(16, 16), RDA(16))                              pixels by a PDE
     Evolved(NJet(16, 16), {"alpha": LinearEvolution((6, 16, 16), axes=(0,)), "s": ScaleDiffusion()})
 
@@ -9,24 +10,39 @@ nodes on the weight grid, or the few tensors of its closed form), `kernel(state,
 
 import copy
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
 
-from continua.errors import ConfigError, ContinuaError
-from continua.filters.basis import gaussian_derivatives
-from continua.filters.evolution import ConvEvolution, Evolution, HyperNetwork, LinearEvolution, ScaleDiffusion, Static, as_evolution
-from continua.filters.filter import Filter
+from continua.errors import ConfigError, ContinuaError, unknown_name
+from continua.filters.basis import Reach, gaussian_derivatives
+from continua.filters.evolution import (
+    ConvEvolution,
+    Evolution,
+    Grid,
+    HyperNetwork,
+    LinearEvolution,
+    ScaleDiffusion,
+    Static,
+    WeightPath,
+    as_evolution,
+)
+from continua.filters.filter import Filter, Pixel
+from continua.filters.history import Memory, remembering
 from continua.filters.kernel import JetKernel, Kernel, PixelKernel
-from continua.filters.memory import remembering
 from continua.filters.njet import NJet
-from continua.filters.path import Grid, WeightPath
-from continua.filters.pixel import Pixel
-from continua.filters.precision import autocast_on
 from continua.filters.rda import RDA
-from continua.filters.scale import Reach
+from continua.filters.routes import without_autocast
+
+
+@dataclass(frozen=True)
+class _FrozenPath:
+    """What is left of a path that is constant: the names of its tensors, and what the host knows of its size."""
+
+    names: list[str]
+    host: object
 
 
 class Evolved(Filter):
@@ -49,10 +65,10 @@ class Evolved(Filter):
             raise ConfigError(f"the weights' clock runs forward; got clock={clock}")
         self.inner, self.grid, self.clock = inner, grid or Grid(), clock
         self.evolutions = nn.ModuleDict({name: as_evolution(module) for name, module in named.items()})
-        self.time_dependent = any(evolution.moves for _, evolution in self._evolving())
+        self.time_dependent = any(evolution.moves for _, evolution in self.evolving())
         self.size, self.jet_order, self.interval = inner.size, inner.jet_order, (self.grid.start, self.grid.end)
-        self._frozen: tuple[list[str], Any] | None = None
-        for name, evolution in self._evolving():
+        self._frozen: _FrozenPath | None = None
+        for name, evolution in self.evolving():
             if evolution.makes_start:
                 value = inner.state()[name]
                 delattr(inner, name)
@@ -61,38 +77,39 @@ class Evolved(Filter):
     def paths(self) -> dict[str, WeightPath]:
         """θ(t) of every evolving part, for whoever wants to look at it. Times are the weights' own."""
         state = self.inner.state()
-        return {name: evolution.path(_wide(state[name]), self.grid) for name, evolution in self._evolving()}
+        return {name: evolution.path(_wide(state[name]), self.grid) for name, evolution in self.evolving()}
 
     def state(self) -> dict[str, Tensor]:
         if self._frozen is not None:
-            return {name: getattr(self, name) for name in self._frozen[0]}
-        made: dict[str, Tensor] = {}
+            buffers = dict(self.named_buffers(recurse=False))
+            return {name: buffers[name] for name in self._frozen.names}
+        prepared: dict[str, Tensor] = {}
         device = next(iter(self.inner.state().values())).device
-        with torch.autocast(device.type, enabled=False) if autocast_on(device) else nullcontext():
+        with without_autocast(device):
             for name, value in self.inner.state().items():
                 if name in self.evolutions:
                     parts = self._evolution(name).prepare(_wide(value), self.grid)
-                    made |= {f"{name}_{part}": tensor for part, tensor in parts.items()}
+                    prepared |= {f"{name}_{part}": tensor for part, tensor in parts.items()}
                 else:
-                    made[name] = value
-        return made
+                    prepared[name] = value
+        return prepared
 
     def state_at(self, state: Mapping[str, Tensor], t: "Tensor | float | None") -> dict[str, Tensor]:
         """The inner filter's state at time t, from what `state()` holds; evolving parts get a sample axis where t is (batch,)."""
         time = torch.as_tensor(0.0 if t is None else t)
         time = (time * self.clock).clamp(max=self.grid.end) if self.clock != 1.0 else time
-        found: dict[str, Tensor] = {}
+        now: dict[str, Tensor] = {}
         for name in self.inner.state():
             if name in self.evolutions:
                 prefix = f"{name}_"
                 parts = {key.removeprefix(prefix): tensor for key, tensor in state.items() if key.startswith(prefix)}
                 like = next(iter(parts.values()))
-                found[name] = self._evolution(name).read(parts, time.to(like.device), self.grid)
+                now[name] = self._evolution(name).read(parts, time.to(like.device), self.grid)
             else:
-                found[name] = state[name]
-        return found
+                now[name] = state[name]
+        return now
 
-    def kernel(self, state: dict[str, Tensor], t: Tensor | float | None = None, host: Any = None) -> Kernel:
+    def kernel(self, state: dict[str, Tensor], t: Tensor | float | None = None, host: object = None) -> Kernel:
         if t is None and self.time_dependent:
             raise ConfigError(f"{self.label} evolves with t: call it with the time.")
         now = self.state_at(state, t if self.time_dependent else None)
@@ -100,23 +117,29 @@ class Evolved(Filter):
             return self.inner.kernel(now, None, host)
         return self._kernel_of_each(now, len(t), host)
 
-    def read_host(self, state: dict[str, Tensor]) -> Any:
+    def scale_at(self, t: Tensor | float) -> Tensor | None:
+        """σ of an N-jet on its path; its parameters are the inner filter's."""
+        if not isinstance(self.inner, NJet):
+            return self.inner.scale_at(t)
+        return self.inner.sigma_of(self.state_at(self.state(), t)["s"])
+
+    def read_host(self, state: dict[str, Tensor]) -> object:
         """How far the kernel reaches, the farthest of the whole path: its size then does not jump while a solver steps."""
         if self._frozen is not None:
-            return self._frozen[1]
+            return self._frozen.host
         self.watch_path(state)
         if self.inner.size is not None and not isinstance(self.inner, NJet):
             return None
         hosts = [self.inner.read_host(self.state_at(state, t / self.clock)) for t in self.grid.times]
-        if all(isinstance(host, Reach) for host in hosts):
-            farthest = lambda name: tuple(map(max, zip(*(getattr(host, name) for host in hosts), strict=True)))  # noqa: E731
-            return Reach(farthest("kernel"), farthest("blur"))
+        reaches = [host for host in hosts if isinstance(host, Reach)]
+        if len(reaches) == len(hosts):
+            return Reach.farthest(reaches)
         return hosts[0] if all(host == hosts[0] for host in hosts) else None
 
     def watch_path(self, state: dict[str, Tensor]) -> None:
         """Warn by name of an evolution that will not end well; refuse one that already has."""
         start = self.inner.state()
-        for name, evolution in self._evolving():
+        for name, evolution in self.evolving():
             evolution.watch(self.label, start[name], self.grid)
         with torch.no_grad():
             ends = self.state_at(state, self.grid.end / self.clock)
@@ -140,14 +163,14 @@ class Evolved(Filter):
         frozen = copy.deepcopy(self).requires_grad_(False)
         for name, tensor in state.items():
             frozen.register_buffer(name, tensor.detach().clone(), persistent=False)
-        frozen._frozen = (list(state), host)
+        frozen._frozen = _FrozenPath(list(state), host)
         return frozen
 
-    def _kernel_of_each(self, now: dict[str, Tensor], count: int, host: Any) -> Kernel:
+    def _kernel_of_each(self, now: dict[str, Tensor], count: int, host: object) -> Kernel:
         """One kernel per sample: directly where the kernel knows samples, else realised one by one and stacked."""
         if isinstance(self.inner, Pixel):
             return PixelKernel(now["weight"])
-        if isinstance(self.inner, NJet) and self.inner.sharing == "layer":
+        if isinstance(self.inner, NJet) and self.inner.sharing == "layer" and isinstance(host, Reach):
             sigma = self.inner.sigma_of(now["s"]).expand(count, 1)[:, 0]
             radius = self.inner.radius if self.inner.radius is not None else host.kernel[0]
             taps = gaussian_derivatives(sigma, self.inner.order, radius)
@@ -158,11 +181,12 @@ class Evolved(Filter):
         ]
         return PixelKernel(torch.stack([kernel.weight() for kernel in kernels]))
 
-    def _evolving(self) -> list[tuple[str, Evolution]]:
+    def evolving(self) -> list[tuple[str, Evolution]]:
+        """The parts of the state that evolve, each with its evolution."""
         return [(name, self._evolution(name)) for name in self.evolutions]
 
     def _evolution(self, name: str) -> Evolution:
-        return self.evolutions[name]  # pyright: ignore[reportReturnType]
+        return cast("Evolution", self.evolutions[name])
 
     def extra_repr(self) -> str:
         clock = f", clock={self.clock:g}" if self.clock != 1.0 else ""
@@ -182,7 +206,7 @@ def make_evolution(name: str, shape: Sequence[int], **options: Any) -> Evolution
     """An evolution for a weight of this shape: kernels (out, in, rows, cols), or coefficients (basis, in, out), or scales."""
     is_kernel = len(shape) == 4
     if name not in EVOLUTIONS:
-        raise ConfigError(f"unknown evolution {name!r}; known: {', '.join(EVOLUTIONS)}")
+        raise unknown_name("evolution", name, EVOLUTIONS)
     if name in ("rda", "conv") and not is_kernel:
         raise ConfigError(
             f"evolution {name!r} acts on the pixels of kernels (out, in, rows, cols); this weight has the shape {tuple(shape)}"
@@ -206,7 +230,7 @@ def evolve(
     evolution: "str | Mapping[str, str]",
     *,
     options: Mapping[str, Any] | None = None,
-    memory: Any = None,
+    memory: "str | Memory | Mapping[str, Any] | None" = None,
     grid: Grid | None = None,
     clock: float = 1.0,
 ) -> Filter:
@@ -221,9 +245,9 @@ def evolve(
     if set(named.values()) == {"static"} and memory is None:
         return inner
     given = {next(iter(named)): dict(options or {})} if alone else {name: dict((options or {}).get(name, {})) for name in named}
-    made = {}
+    evolutions: dict[str, Evolution] = {}
     for name, kind in named.items():
         if name not in state:
             raise ConfigError(f"{type(inner).__name__} has no {name!r} to evolve; its state is {', '.join(state)}")
-        made[name] = remembering(make_evolution(kind, tuple(state[name].shape), **given[name]), memory)
-    return Evolved(inner, made, grid=grid, clock=clock)
+        evolutions[name] = remembering(make_evolution(kind, tuple(state[name].shape), **given[name]), memory)
+    return Evolved(inner, evolutions, grid=grid, clock=clock)

@@ -29,8 +29,8 @@ from continua.filters import (
     evolve,
     make_evolution,
 )
-from continua.filters.path import between_nodes, slopes_between
-from continua.filters.spectral import operate, propagate, wave_numbers
+from continua.filters.evolution import between_nodes, slopes_between
+from continua.filters.rda import operate, propagate, wave_numbers
 
 F64 = torch.float64
 SIZES = [(3, 3), (5, 5), (4, 4), (6, 5), (1, 2), (2, 7)]
@@ -289,11 +289,11 @@ def test_a_normalised_memory_of_what_never_changes_is_that():
 @pytest.mark.parametrize(("shape", "axes"), [((2, 3, 3, 3), (-2, -1)), ((6, 2, 3), (0,)), ((4, 3), (1, 0))])
 def test_a_linear_operator_is_its_matrix_exponential(shape, axes):
     made, w = LinearEvolution(shape, axes, std=0.3).double(), torch.randn(shape, dtype=F64)
-    found = made.path(w, Grid(steps=1)).at(0.8).detach()
+    reached = made.path(w, Grid(steps=1)).at(0.8).detach()
     flow, count = torch.as_tensor(expm(0.8 * made.matrix.detach().numpy())), len(axes)
     first = w.movedim(axes, tuple(range(count)))
     expected = (flow @ first.reshape(len(flow), -1)).reshape(first.shape).movedim(tuple(range(count)), axes)
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(reached, expected)
     integrated = Evolution.path(made, w, Grid(steps=1))
     assert integrated.tensors.keys() == made.path(w, Grid()).tensors.keys()
     torch.testing.assert_close(Evolution.nodes(made, w, Grid(end=0.8, steps=40))[-1], expected, rtol=1e-5, atol=1e-6)
@@ -388,8 +388,8 @@ def test_the_closed_form_of_scale_diffusion_is_the_solution_of_its_rate():
 
 def test_a_clock_runs_ahead_and_stops_at_the_end():
     filter = Evolved(Pixel(1, 1).double(), only(rho=1.0), clock=2.0)
-    found = [filter.kernel(filter.state(), torch.tensor(t, dtype=F64)).weight() / filter.inner.weight for t in (0.0, 0.25, 0.5, 1.0)]
-    assert [float(ratio.detach().mean()) for ratio in found] == pytest.approx([1.0, math.exp(0.5), math.e, math.e])
+    shares = [filter.kernel(filter.state(), torch.tensor(t, dtype=F64)).weight() / filter.inner.weight for t in (0.0, 0.25, 0.5, 1.0)]
+    assert [float(ratio.detach().mean()) for ratio in shares] == pytest.approx([1.0, math.exp(0.5), math.e, math.e])
 
 
 def test_the_path_is_computed_once_per_realised_convolution_whatever_is_evaluated():

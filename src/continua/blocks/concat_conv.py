@@ -1,6 +1,6 @@
 """A convolution over several feature maps side by side, without concatenating them first.
 
-    read([z_0, …, z_n]) = W * act(γ ⊙ [z_0, …, z_n] + β)
+    norm_act_conv([z_0, …, z_n]) = W * act(γ ⊙ [z_0, …, z_n] + β)
 
 Written naively, a dense block of s stages copies s(s+1)/2 maps into concatenations, normalises each copy anew and keeps both for the
 backward pass. Here the standardised maps are kept once; scale, shift and activation are written straight into the one buffer that the
@@ -10,15 +10,13 @@ parts), the buffer is faster: more and narrower convolutions cost more than the 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from continua.blocks.norm import ACTIVATIONS
-from continua.blocks.standardise import Style
+from continua.blocks.norm import ACTIVATIONS, Style
 from continua.errors import ConfigError
 from continua.filters import Filter, FilterConv2d, Pixel, autocast_on, without_autocast
 
@@ -42,7 +40,7 @@ class Affine(nn.Module):
         return str(self.channels)
 
 
-def read(parts: Sequence[Tensor], affine: Affine, weight: Tensor, style: Style) -> Tensor:
+def norm_act_conv(parts: Sequence[Tensor], affine: Affine, weight: Tensor, style: Style) -> Tensor:
     """`weight` (out, in, size, size) over the parts side by side, each scaled, shifted and activated; "same" padding."""
     gamma, beta = affine.weight, affine.bias
     device = parts[0].device
@@ -55,15 +53,13 @@ def read(parts: Sequence[Tensor], affine: Affine, weight: Tensor, style: Style) 
         x = x if gamma is None or beta is None else torch.addcmul(beta[:, None, None], x, gamma[:, None, None])
         return functional.conv2d(ACTIVATIONS[style.activation][0](x), weight, padding=weight.shape[-1] // 2)
     if torch.is_grad_enabled() and any(value is not None and value.requires_grad for value in (weight, gamma, beta, *parts)):
-        return _Read.apply(style.activation, style.memory_efficient, weight, gamma, beta, *parts)  # pyright: ignore[reportReturnType]
+        return _NormActConv.apply(style.activation, style.memory_efficient, weight, gamma, beta, *parts)
     return functional.conv2d(_gathered(parts, gamma, beta, style.activation), weight, padding=weight.shape[-1] // 2)
 
 
-class _Read(torch.autograd.Function):
+class _NormActConv(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, activation: str, forget: bool, weight: Tensor, gamma: Tensor | None, beta: Tensor | None, *parts: Tensor
-    ) -> Tensor:
+    def forward(ctx, activation: str, forget: bool, weight: Tensor, gamma: Tensor | None, beta: Tensor | None, *parts: Tensor) -> Tensor:
         x = _gathered(parts, gamma, beta, activation)
         ctx.activation = activation
         ctx.save_for_backward(None if forget else x, weight, gamma, beta, *parts)
@@ -72,7 +68,7 @@ class _Read(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def backward(ctx, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         x, weight, gamma, beta, *parts = ctx.saved_tensors
         if x is None:
             x = _gathered(parts, gamma, beta, ctx.activation)
@@ -89,7 +85,7 @@ class _Read(torch.autograd.Function):
         if gamma is None:
             return (None, None, g_weight, None, None, *g_parts)
         pairs = zip(g_parts, parts, strict=True)
-        g_gamma = torch.cat([torch.linalg.vecdot(one.flatten(2), part.flatten(2)).sum(0) for one, part in pairs])
+        g_gamma = torch.cat([torch.linalg.vecdot(gradient.flatten(2), part.flatten(2)).sum(0) for gradient, part in pairs])
         g_beta = g.flatten(2).sum(2).sum(0)  # by rows first: twice as fast as all axes at once
         g.mul_(gamma[:, None, None])
         return (None, None, g_weight, g_gamma, g_beta, *g_parts)

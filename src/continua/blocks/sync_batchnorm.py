@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.nn.functional import all_reduce
 
-from continua.blocks.standardise import Standardise
+from continua.blocks.norm import Standardise
 
 
 def norms_over_batches(net: nn.Module) -> list[nn.Module]:
