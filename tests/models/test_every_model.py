@@ -17,7 +17,7 @@ from continua.models import model_entry, option_names
 
 pytestmark = pytest.mark.filterwarnings("ignore::continua.ContinuaWarning")  # tiny maps: a kernel may outgrow them
 
-MODELS = list_models()
+MODELS = list_models(task="classify")  # decoders make images: tests/models/test_reconstruction.py
 FIXED = dict(method="midpoint", steps=1)
 
 
@@ -74,21 +74,21 @@ def test_intermediates_run_from_the_input_of_a_block_to_its_output(name):
     net, images = tiny(name), pictures()
     assert len(net.blocks) >= 1
     with torch.no_grad():
-        last = net.forward_intermediates(images, block=-1)
+        last = net.states(images, block=-1)
         torch.testing.assert_close(last[-1], net.forward_features(images))
-        torch.testing.assert_close(net.forward_intermediates(images, block=0)[0], net.stem(images))
+        torch.testing.assert_close(net.states(images, block=0)[0], net.stem(images))
     assert len(net.stats) == len(net.blocks)
     with pytest.raises(ConfigError, match="no block 99"):
-        net.forward_intermediates(images, block=99)
+        net.states(images, block=99)
     if has_time(net):
         end = net.blocks[0].t1
-        assert net.forward_intermediates(images, 0, [0.0, end / 3, end]).shape[0] == 3
+        assert net.states(images, 0, [0.0, end / 3, end]).shape[0] == 3
         stats = net.stats[0]
         assert stats is not None
         assert stats.nfe == 2
     else:
         with pytest.raises(ConfigError, match="has no time"):
-            net.forward_intermediates(images, 0, [0.0])
+            net.states(images, 0, [0.0])
 
 
 @pytest.mark.parametrize("name", MODELS)

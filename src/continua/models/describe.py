@@ -23,7 +23,7 @@ from continua.models.flops import FlopCount
 from continua.models.frozen import pixels
 from continua.models.network import Network
 from continua.models.registry import create_model, model_entry
-from continua.models.rk_parts import ImageNetStem, LastHead, MultiscaleHead, Transition
+from continua.models.rknet.network import ImageNetStem, LastHead, MultiscaleHead, Transition
 
 Size = tuple[int, ...]
 
