@@ -70,7 +70,7 @@ def test_the_forward_pass_is_features_then_head_with_a_gradient_for_every_parame
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_intermediates_run_from_the_input_of_a_block_to_its_output(name):
+def test_states_run_from_the_input_of_a_block_to_its_output(name):
     net, images = tiny(name), pictures()
     assert len(net.blocks) >= 1
     with torch.no_grad():
@@ -89,6 +89,28 @@ def test_intermediates_run_from_the_input_of_a_block_to_its_output(name):
     else:
         with pytest.raises(ConfigError, match="has no time"):
             net.states(images, 0, [0.0])
+
+
+@pytest.mark.parametrize("name", MODELS)
+@torch.no_grad()
+def test_forward_intermediates_means_what_timm_means(name):
+    net, images = tiny(name), pictures()
+    count, scales = len(net.blocks), net.forward_scales(images)
+    final, every = net.forward_intermediates(images)
+    assert torch.equal(final, scales[-1])
+    assert len(every) == count
+    assert all(torch.equal(state, scale) for state, scale in zip(every, scales, strict=True))
+    (last,) = net.forward_intermediates(images, indices=1, intermediates_only=True)
+    assert torch.equal(last, scales[-1])
+    stopped, (first,) = net.forward_intermediates(images, indices=[0], stop_early=True, output_fmt="NCHW")
+    assert torch.equal(first, scales[0])
+    assert torch.equal(stopped, first)
+    ends = net.forward_intermediates(images, indices=[-1, 0], intermediates_only=True)
+    assert torch.equal(ends[-1], scales[-1])
+    assert len(ends) == min(count, 2)
+    for wrong in (dict(indices=[99]), dict(indices=count + 1), dict(norm=True), dict(output_fmt="NLC")):
+        with pytest.raises(ConfigError):
+            net.forward_intermediates(images, **wrong)
 
 
 @pytest.mark.parametrize("name", MODELS)

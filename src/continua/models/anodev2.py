@@ -95,8 +95,8 @@ class CoupledConfig(NeuralODEConfig):
     steps: int = option(5, "N_t, the Euler steps of the activations, each with its own BatchNorm")
     coupling: int | str = option(
         1,
-        "1: weights and activations on one grid; 2: weights on `weight_steps` steps of their own, taken at `steps` times from θ(0) to θ(1); "
-        "free: θ(t) at the activations' own time, for any solver",
+        "1: weights and activations on one grid; 2: weights on `weight_steps` steps of their own, taken at `steps` times from θ(0) to "
+        "θ(1); free: θ(t) at the activations' own time, for any solver",
     )
     weight_steps: int | None = option(None, "steps of the weights in coupling 2 and free (default 10)")
     evolution: str | Mapping[str, str] = option(
@@ -116,10 +116,16 @@ class CoupledConfig(NeuralODEConfig):
     def check(self) -> None:
         super().check()
         _coupled_grid(self.coupling, self.steps, self.weight_steps)
+        kinds = [self.evolution] if isinstance(self.evolution, str) else list(self.evolution.values())
+        for name, value in self._rda().items():
+            if "rda" not in kinds and value != CoupledConfig.__dataclass_fields__[name].default:
+                raise ConfigError(
+                    f"{name}={value!r} is an option of evolution='rda', and the evolution is {self.evolution!r}; leave it out"
+                )
 
     def motion(self) -> Motion:
-        rda = dict(nonlinearity=self.nonlinearity, around=self.around, wave_numbers=self.wave_numbers, antidiffusion=self.antidiffusion)
-        own = self.evolution_options or {}
+        """How the weights move: by their evolution, on the grid of the coupling."""
+        rda, own = self._rda(), self.evolution_options or {}
         if isinstance(self.evolution, str):
             options = {**(rda if self.evolution == "rda" else {}), **own}
         elif "rda" in self.evolution.values():
@@ -127,6 +133,10 @@ class CoupledConfig(NeuralODEConfig):
         else:
             options = dict(own)
         return Motion(self.evolution, options, self.memory, *_coupled_grid(self.coupling, self.steps, self.weight_steps))
+
+    def _rda(self) -> dict[str, Any]:
+        """The options that belong to the reaction–diffusion–advection equation."""
+        return dict(nonlinearity=self.nonlinearity, around=self.around, wave_numbers=self.wave_numbers, antidiffusion=self.antidiffusion)
 
 
 def _euler(steps: int) -> SolverConfig:

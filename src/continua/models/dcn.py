@@ -121,7 +121,7 @@ class DCN(Network):
         self.filters, self.order = filters, config.order if isinstance(config, Jets) else 0
         self.activation, self.norm_groups = config.activation, config.norm_groups
         self.conv_options, self.filter_options = dict(config.conv_options or {}), dict(config.filter_options or {})
-        self.in_channels, self.channels = config.in_channels, tuple(config.channels)
+        self._in_channels, self.channels = config.in_channels, tuple(config.channels)
         self.end, self.augment = 0.0, config.augment_channels if isinstance(config, Augmented) else 0
         if isinstance(config, InTime):
             self.end, self.solver = config.t1, SolverConfig.of(config.solver)
@@ -131,6 +131,10 @@ class DCN(Network):
         self.transitions = nn.ModuleList(Down(self, narrow, wide, jets) for narrow, wide in pairwise(self.channels))
         self.head = Head(self.channels[-1], config.num_classes, config.activation, config.norm_groups)
         self._label_filters()
+
+    @property
+    def in_channels(self) -> int:
+        return self._in_channels
 
     def make_block(self, channels: int) -> nn.Module:
         """A block of this network's kind, for maps of that many channels."""

@@ -22,6 +22,7 @@ from continua.models.dcn import Down, Head
 from continua.models.flops import FlopCount
 from continua.models.frozen import pixels
 from continua.models.network import Network
+from continua.models.reconstruction import Encoder, ImageHead, Squeeze
 from continua.models.registry import create_model, model_entry
 from continua.models.rknet.network import ImageNetStem, LastHead, MultiscaleHead, Transition
 
@@ -45,16 +46,20 @@ class Part:
 
 @dataclass(frozen=True)
 class Description:
-    """A network as a list of parts. `flops`: one image, one evaluation of each field. `multiscale`: the head reads all blocks."""
+    """A network as a list of parts. `flops`: one image, one evaluation of each field.
+
+    `multiscale`: the head reads all blocks. `idle`: parameters that no image meets, of the head of a decoder's encoder.
+    """
 
     name: str
     image: Size
     parts: tuple[Part, ...]
     multiscale: bool = False
+    idle: int = 0
 
     @property
     def parameters(self) -> int:
-        return sum(part.parameters for part in self.parts)
+        return self.idle + sum(part.parameters for part in self.parts)
 
     @property
     def flops(self) -> int:
@@ -78,7 +83,7 @@ def describe_model(name: str, **options: Any) -> Description:
     entry = model_entry(name)
     with _Blank():
         net = create_model(name, **options)
-    return describe(net, (options.get("in_channels", 3), entry.image_size, entry.image_size))
+    return describe(net, (net.in_channels or 3, entry.image_size, entry.image_size))
 
 
 @torch.no_grad()
@@ -102,14 +107,23 @@ def describe(net: Network, image: Size) -> Description:
     # Nothing in a Runge–Kutta network looks at numbers, so its walk needs none: the ImageNet ones would take seconds.
     device = "meta" if any(isinstance(block, Period) for block in net.blocks) else "cpu"
     shadow, states = shadow.to(device), []
-    h = walk("stem", shadow.stem, net.stem, torch.zeros(1, *image, device=device))
-    for index, block in enumerate(shadow.blocks):
-        if index and not isinstance(net.transitions[index - 1], nn.Identity):
-            h = walk(f"transition {index}", shadow.transitions[index - 1], net.transitions[index - 1], h)
-        h = walk(f"block {index + 1}", block, net.blocks[index], h)
-        states.append(h)
+    h = torch.zeros(1, *image, device=device)
+    for (name, module), (_, real) in zip(_places(shadow), _places(net), strict=True):
+        h = walk(name, module, real, h)
+        states += [h] if name.startswith("block") else []
+    idle = sum(parameter.numel() for parameter in net.stem.network.head.parameters()) if isinstance(net.stem, Encoder) else 0
     walk("head", shadow.head, net.head, states if net.multiscale else h)
-    return Description(net.name or type(net).__name__, tuple(image), tuple(parts), net.multiscale)
+    return Description(net.title, tuple(image), tuple(parts), net.multiscale, idle)
+
+
+def _places(net: Network, prefix: str = "") -> list[tuple[str, nn.Module]]:
+    """Names and modules in the order of the walk, all but the head. A decoder's walk begins with that of its encoder."""
+    places = _places(net.stem.network, "encoder ") if isinstance(net.stem, Encoder) else [(f"{prefix}stem", net.stem)]
+    for index, block in enumerate(net.blocks):
+        if index and not isinstance(net.transitions[index - 1], nn.Identity):
+            places.append((f"{prefix}transition {index}", net.transitions[index - 1]))
+        places.append((f"{prefix}block {index + 1}", block))
+    return places
 
 
 @singledispatch
@@ -200,6 +214,16 @@ def _(module: Head) -> list[str]:
 
 
 @layers.register
+def _(module: Squeeze) -> list[str]:
+    return ["×2", *layers(module.conv)]
+
+
+@layers.register
+def _(module: ImageHead) -> list[str]:
+    return ["×2", "norm", *layers(module.act), *layers(module.conv)]
+
+
+@layers.register
 def _(module: ERKStep) -> list[str]:
     kernel = ("1×1, " if module.bottleneck else "") + layers(module.growths[0].conv)[0].removeprefix("conv ")
     each = f"{module.m} × ({kernel})" if module.m > 1 else kernel
@@ -278,7 +302,7 @@ def _kind(module: nn.Module) -> str:
         return "residual"
     if isinstance(module, Period):
         return "period"
-    return "head" if isinstance(module, Head | PooledHead | LastHead | MultiscaleHead) else "plain"
+    return "head" if isinstance(module, Head | PooledHead | LastHead | MultiscaleHead | ImageHead) else "plain"
 
 
 def _note(module: nn.Module) -> str:

@@ -37,6 +37,11 @@ class Network(nn.Module):
         return {"model": self.name, "options": {} if self.options is None else self.options.plain()}
 
     @property
+    def in_channels(self) -> int | None:
+        """Channels of the images it reads, where its configuration says so."""
+        return self.options.in_channels if isinstance(self.options, ClassifierConfig) else None
+
+    @property
     def title(self) -> str:
         """What messages call it: its name, or that of its class."""
         return self.name or type(self).__name__
@@ -167,7 +172,7 @@ class Network(nn.Module):
 
     def _fitting(self, images: Tensor) -> Tensor:
         """The images, if they have the axes and channels the stem reads."""
-        channels = self.options.in_channels if isinstance(self.options, ClassifierConfig) else None
+        channels = self.in_channels
         if images.ndim != 4 or channels not in (None, images.shape[1]):
             raise ConfigError(
                 f"{self.title} reads images (batch, {channels or 'channels'}, height, width); got "

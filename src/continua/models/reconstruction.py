@@ -64,7 +64,7 @@ class Reconstructor(Network):
         make_block = make_block or encoder.make_block
         *_, narrow, wide = encoder.channels
         self.solver = encoder.solver
-        self.stem = Encoder(copy.deepcopy(encoder))
+        self.stem: Encoder = Encoder(copy.deepcopy(encoder))
         self.blocks = nn.ModuleList([make_block(wide), make_block(narrow)])
         self.transitions = nn.ModuleList([Squeeze(wide, narrow)])
         self.head = ImageHead(narrow, encoder)
@@ -73,6 +73,10 @@ class Reconstructor(Network):
     def encoder(self) -> DCN:
         """The frozen network whose features are read."""
         return self.stem.network
+
+    @property
+    def in_channels(self) -> int:
+        return self.encoder.in_channels
 
     def forward(self, images: Tensor, *, t1: EndTimes | None = None, input_scale: "float | Tensor | None" = None) -> Tensor:
         """The reconstruction, four times the size of the features and at most that of the images."""

@@ -1,4 +1,4 @@
-"""Configurations that earlier versions stored, in today's terms. Only readers of stored files use this; a user's options are never forgiven.
+"""Configurations that earlier versions stored, in today's terms. Only readers of stored files use this; a user's options are refused.
 
     format 1    version 0.1: every option of a paper's models stood in the file of each, also those that a model never had
     format 2    today: the options of the model's own configuration
@@ -14,12 +14,10 @@ from continua.models.registry import model_entry
 
 FORMAT = 2
 # By paper: options that 0.1 accepted for all of its models, and that today only some of them have.
+RDA = ("nonlinearity", "around", "wave_numbers", "antidiffusion")
 SHARED_IN_0_1 = {
     "DCN": ("order", "t1", "solver", "stem_padding", "augment_channels"),
-    "ANODEV2": (
-        *("coupling", "weight_steps", "evolution", "evolution_options", "memory"),
-        *("nonlinearity", "around", "wave_numbers", "antidiffusion"),
-    ),
+    "ANODEV2": ("coupling", "weight_steps", "evolution", "evolution_options", "memory", *RDA),
 }
 DECODER_KEYS_IN_0_1 = {"encoder.": "stem.network.", "squeeze.": "transitions.0.conv.", "norm.": "head.norm.", "to_image.": "head.conv."}
 Value = TypeVar("Value")
@@ -38,9 +36,15 @@ def upgrade_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
         )
     unused = set(SHARED_IN_0_1.get(entry.paper, ())) - set(entry.options)
     kept = {option: value for option, value in options.items() if option not in unused}
+    if "evolution" in kept and "rda" not in _evolutions(kept["evolution"]):  # 0.1 stored these whatever the evolution was
+        kept = {option: value for option, value in kept.items() if option not in RDA}
     if isinstance(kept.get("solver"), Mapping):
         kept["solver"] = upgrade_solver(kept["solver"])
     return kept
+
+
+def _evolutions(evolution: object) -> list[object]:
+    return list(evolution.values()) if isinstance(evolution, Mapping) else [evolution]
 
 
 def upgrade_solver(options: Mapping[str, Any]) -> dict[str, Any]:

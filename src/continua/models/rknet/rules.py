@@ -1,4 +1,4 @@
-"""When a dense or clique block is a Runge–Kutta time-step, rules 1–4 of the RKNet paper (§3.3); and the textbook methods to hold one against."""
+"""Rules 1–4 of the RKNet paper (§3.3), when a block is a Runge–Kutta time-step; and textbook methods to hold a learned one against."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -80,7 +80,7 @@ IMPLICIT = {1: "gauss2", 2: "gauss4", 3: "radau5"}
 
 
 def familiar_method(stages: int, implicit: bool) -> tuple[str, list[list[float]]]:
-    """Name and matrix a_ij of a known method with as many stages; for numbers of stages without a well-known method, ones wherever such a method may have a number."""
+    """Name and matrix a_ij of a known method with as many stages; where there is none, ones wherever such a method may have a number."""
     name = (IMPLICIT if implicit else EXPLICIT).get(stages)
     if name is not None:
         return name, [list(row) for row in find_method(name).a]
