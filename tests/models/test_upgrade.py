@@ -49,8 +49,9 @@ def test_a_kept_run_is_rebuilt_from_its_options(folder: Path) -> None:
 
 @pytest.mark.parametrize("folder", KEPT, ids=IDS)
 def test_a_kept_run_has_the_identity_of_the_recipe_resolved_today(folder: Path) -> None:
-    recipe = kept_recipe(folder)
-    assert identity(resolve(recipe)) == identity(recipe)
+    stored = kept_recipe(folder)
+    recipe = resolve(stored)
+    assert recipe == replace(stored, drop_last=recipe.drop_last)  # two of the oldest runs left that to be decided
     defaults = complete_options(recipe.model)
     chosen = {name: value for name, value in recipe.model_options.items() if value != defaults[name]}
     assert identity(resolve(replace(recipe, model_options=chosen))) == identity(recipe)
@@ -111,5 +112,5 @@ def test_files_say_which_format_they_have_and_newer_ones_are_refused(tmp_path: P
     with pytest.raises(ConfigError, match="resnet_blocks has no option 't1'"):  # forgiven in files of format 1 only
         from_pretrained(tmp_path)
     path.write_text(json.dumps({**stored, "format": 3}))
-    with pytest.raises(ConfigError, match="format is 3.*update Continua"):
+    with pytest.raises(ConfigError, match=r"format is 3.*update Continua"):
         from_pretrained(tmp_path)

@@ -62,8 +62,8 @@ def _next_line(out: Path) -> str:
 
 def _recipe(name: str, changes: Mapping[str, Any], options: RunOptions) -> Recipe:
     shared = merged({}, changes)
-    if options := options_in_common(name, shared.pop("model_options", {})):
-        shared["model_options"] = options
+    if common := options_in_common(name, shared.pop("model_options", {})):
+        shared["model_options"] = common
     return resolve(load_recipe("demo", merged(shared, {"model": name, **MODELS[name]})), chosen_device(options.device))
 
 

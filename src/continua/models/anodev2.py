@@ -11,6 +11,7 @@ printed counts cannot be explained).
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from math import sqrt
 from typing import Any, Literal, Self
@@ -77,7 +78,7 @@ class NeuralODEConfig(Solved, DiscreteConfig):
             self._settle("solver", _euler(self.steps))
         super().check()
 
-    def vary(self, **options: Any) -> Self:
+    def vary(self, **options: object) -> Self:
         """Other `steps` are other steps of the solver too, unless the solver is one of its own."""
         if "steps" in options and "solver" not in options and self.solver == _euler(self.steps):
             options["solver"] = None
@@ -260,144 +261,89 @@ def _pixels(module: nn.Module) -> Tensor | None:
 
 # --- the models of the paper ------------------------------------------------------------------------------------------
 
+anodev2_model = partial(register_model, paper="ANODEV2")
 ALEXNET, RESNET4, RESNET10 = (64,), (16,), (16, 32)
-TINY, TINY_RESNET10 = dict(channels=(4,)), dict(channels=(4, 6))
-ANY_SOLVER = dict(norm="group")  # batch statistics per step would tie a small model to Euler
+C2: dict[str, Any] = dict(coupling=2, steps=2, weight_steps=10)
+TINY, TINY10 = dict(channels=(4,)), dict(channels=(4, 6))
+SMALL, SMALL10 = dict(**TINY, norm="group"), dict(**TINY10, norm="group")  # batch statistics per step would tie them to Euler
 
 
-@register_model(
-    config=DiscreteConfig(channels=ALEXNET), paper="ANODEV2", row="AlexNet", parameters=1_756_682, printed="1756.68K", tiny=TINY
-)
+@anodev2_model(config=DiscreteConfig(channels=ALEXNET), row="AlexNet", parameters=1_756_682, printed="1756.68K", tiny=TINY)
 def alexnet(config: DiscreteConfig) -> AnodeNet:
     """The ordinary AlexNet."""
     return AnodeNet(config, "alexnet")
 
 
-@register_model(
-    config=NeuralODEConfig(channels=ALEXNET),
-    paper="ANODEV2",
-    row="AlexNet, Neural ODE",
-    parameters=1_756_810,
-    printed="1757.13K",
-    tiny=TINY | ANY_SOLVER,
-)
+@anodev2_model(config=NeuralODEConfig(channels=ALEXNET), row="AlexNet, Neural ODE", parameters=1_756_810, printed="1757.13K", tiny=SMALL)
 def alexnet_neural_ode(config: NeuralODEConfig) -> AnodeNet:
     """AlexNet with ODE blocks whose weights stand still."""
     return AnodeNet(config, "alexnet")
 
 
-@register_model(
-    config=CoupledConfig(channels=ALEXNET),
-    paper="ANODEV2",
-    row="AlexNet, ANODEV2 config. 1",
-    parameters=1_757_514,
-    printed="1757.51K",
-    tiny=TINY | ANY_SOLVER,
+@anodev2_model(
+    config=CoupledConfig(channels=ALEXNET), row="AlexNet, ANODEV2 config. 1", parameters=1_757_514, printed="1757.51K", tiny=SMALL
 )
 def alexnet_anodev2_c1(config: CoupledConfig) -> AnodeNet:
     """AlexNet with weights and activations on one grid."""
     return AnodeNet(config, "alexnet")
 
 
-@register_model(
-    config=CoupledConfig(channels=ALEXNET, coupling=2, steps=2, weight_steps=10),
-    paper="ANODEV2",
-    row="AlexNet, ANODEV2 config. 2",
-    parameters=1_757_130,
-    printed="1757.13K",
-    tiny=TINY | ANY_SOLVER,
+@anodev2_model(
+    config=CoupledConfig(channels=ALEXNET, **C2), row="AlexNet, ANODEV2 config. 2", parameters=1_757_130, printed="1757.13K", tiny=SMALL
 )
 def alexnet_anodev2_c2(config: CoupledConfig) -> AnodeNet:
     """AlexNet with weights on a grid of their own."""
     return AnodeNet(config, "alexnet")
 
 
-@register_model(config=DiscreteConfig(channels=RESNET4), paper="ANODEV2", row="ResNet-4", parameters=7_706, printed="7.71K", tiny=TINY)
+@anodev2_model(config=DiscreteConfig(channels=RESNET4), row="ResNet-4", parameters=7_706, printed="7.71K", tiny=TINY)
 def resnet4(config: DiscreteConfig) -> AnodeNet:
     """The ordinary ResNet-4."""
     return AnodeNet(config, "resnet4")
 
 
-@register_model(
-    config=NeuralODEConfig(channels=RESNET4),
-    paper="ANODEV2",
-    row="ResNet-4, Neural ODE",
-    parameters=7_802,
-    printed="7.96K",
-    tiny=TINY | ANY_SOLVER,
-)
+@anodev2_model(config=NeuralODEConfig(channels=RESNET4), row="ResNet-4, Neural ODE", parameters=7_802, printed="7.96K", tiny=SMALL)
 def resnet4_neural_ode(config: NeuralODEConfig) -> AnodeNet:
     """ResNet-4 with ODE blocks whose weights stand still."""
     return AnodeNet(config, "resnet4")
 
 
-@register_model(
-    config=CoupledConfig(channels=RESNET4),
-    paper="ANODEV2",
-    row="ResNet-4, ANODEV2 config. 1",
-    parameters=8_154,
-    printed="8.23K",
-    tiny=TINY | ANY_SOLVER,
-)
+@anodev2_model(config=CoupledConfig(channels=RESNET4), row="ResNet-4, ANODEV2 config. 1", parameters=8_154, printed="8.23K", tiny=SMALL)
 def resnet4_anodev2_c1(config: CoupledConfig) -> AnodeNet:
     """ResNet-4 with weights and activations on one grid."""
     return AnodeNet(config, "resnet4")
 
 
-@register_model(
-    config=CoupledConfig(channels=RESNET4, coupling=2, steps=2, weight_steps=10),
-    paper="ANODEV2",
-    row="ResNet-4, ANODEV2 config. 2",
-    parameters=7_962,
-    printed="7.99K",
-    tiny=TINY | ANY_SOLVER,
+@anodev2_model(
+    config=CoupledConfig(channels=RESNET4, **C2), row="ResNet-4, ANODEV2 config. 2", parameters=7_962, printed="7.99K", tiny=SMALL
 )
 def resnet4_anodev2_c2(config: CoupledConfig) -> AnodeNet:
     """ResNet-4 with weights on a grid of their own."""
     return AnodeNet(config, "resnet4")
 
 
-@register_model(
-    config=DiscreteConfig(channels=RESNET10), paper="ANODEV2", row="ResNet-10", parameters=44_186, printed="44.19K", tiny=TINY_RESNET10
-)
+@anodev2_model(config=DiscreteConfig(channels=RESNET10), row="ResNet-10", parameters=44_186, printed="44.19K", tiny=TINY10)
 def resnet10(config: DiscreteConfig) -> AnodeNet:
     """The ordinary ResNet-10."""
     return AnodeNet(config, "resnet10")
 
 
-@register_model(
-    config=NeuralODEConfig(channels=RESNET10),
-    paper="ANODEV2",
-    row="ResNet-10, Neural ODE",
-    parameters=44_474,
-    printed="44.95K",
-    tiny=TINY_RESNET10 | ANY_SOLVER,
-)
+@anodev2_model(config=NeuralODEConfig(channels=RESNET10), row="ResNet-10, Neural ODE", parameters=44_474, printed="44.95K", tiny=SMALL10)
 def resnet10_neural_ode(config: NeuralODEConfig) -> AnodeNet:
     """ResNet-10 with ODE blocks whose weights stand still."""
     return AnodeNet(config, "resnet10")
 
 
-@register_model(
-    config=CoupledConfig(channels=RESNET10),
-    paper="ANODEV2",
-    row="ResNet-10, ANODEV2 config. 1",
-    parameters=45_530,
-    printed="45.77K",
-    tiny=TINY_RESNET10 | ANY_SOLVER,
+@anodev2_model(
+    config=CoupledConfig(channels=RESNET10), row="ResNet-10, ANODEV2 config. 1", parameters=45_530, printed="45.77K", tiny=SMALL10
 )
 def resnet10_anodev2_c1(config: CoupledConfig) -> AnodeNet:
     """ResNet-10 with weights and activations on one grid."""
     return AnodeNet(config, "resnet10")
 
 
-@register_model(
-    config=CoupledConfig(channels=RESNET10, coupling=2, steps=2, weight_steps=10),
-    paper="ANODEV2",
-    row="ResNet-10, ANODEV2 config. 2",
-    parameters=44_954,
-    printed="45.05K",
-    tiny=TINY_RESNET10 | ANY_SOLVER,
+@anodev2_model(
+    config=CoupledConfig(channels=RESNET10, **C2), row="ResNet-10, ANODEV2 config. 2", parameters=44_954, printed="45.05K", tiny=SMALL10
 )
 def resnet10_anodev2_c2(config: CoupledConfig) -> AnodeNet:
     """ResNet-10 with weights on a grid of their own."""

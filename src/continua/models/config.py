@@ -38,7 +38,7 @@ class ModelConfig:
     def check(self) -> None:
         """Refuse (ConfigError) what the types allow and the family does not. May settle fields that follow from others."""
 
-    def vary(self, **options: Any) -> Self:
+    def vary(self, **options: object) -> Self:
         """This configuration with other options."""
         return replace(self, **options)
 

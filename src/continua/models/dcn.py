@@ -7,6 +7,7 @@ One class builds all ten models of the paper; they differ in what a filter is, i
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 from torch import Tensor, nn
@@ -211,64 +212,64 @@ class Head(nn.Module):
 
 # --- the models of the paper ------------------------------------------------------------------------------------------
 
-TINY = dict(channels=(4, 8, 8))
+dcn_model = partial(register_model, paper="DCN", tiny=dict(channels=(4, 8, 8)))
 
 
-@register_model(config=ResidualConfig, paper="DCN", row="ResNet-blocks", parameters=554_634, printed="555K", tiny=TINY)
+@dcn_model(config=ResidualConfig, row="ResNet-blocks", parameters=554_634, printed="555K")
 def resnet_blocks(config: DCNConfig) -> DCN:
     """Residual blocks of 3×3 pixels."""
     return DCN(config, filters="pixel")
 
 
-@register_model(config=JetResidualConfig, paper="DCN", row="ResNet-SRF-blocks", parameters=425_616, printed="426K", tiny=TINY)
+@dcn_model(config=JetResidualConfig, row="ResNet-SRF-blocks", parameters=425_616, printed="426K")
 def resnet_srf_blocks(config: DCNConfig) -> DCN:
     """Residual blocks of N-jets."""
     return DCN(config, filters="njet")
 
 
-@register_model(config=FullJetResidualConfig, paper="DCN", row="ResNet-SRF-full", parameters=322_707, printed="323K", tiny=TINY)
+@dcn_model(config=FullJetResidualConfig, row="ResNet-SRF-full", parameters=322_707, printed="323K")
 def resnet_srf_full(config: DCNConfig) -> DCN:
     """A residual network of N-jets throughout."""
     return DCN(config, filters="njet")
 
 
-@register_model(config=ODEConfig(activation="relu", t1=1.0), paper="DCN", row="ODE-Net", parameters=559_562, printed="560K", tiny=TINY)
+@dcn_model(config=ODEConfig(activation="relu", t1=1.0), row="ODE-Net", parameters=559_562, printed="560K")
 def odenet(config: DCNConfig) -> DCN:
     """ODE blocks of 3×3 pixels."""
     return DCN(config, filters="pixel")
 
 
-@register_model(config=JetODEConfig, paper="DCN", row="DCN-ODE", parameters=428_752, printed="429K", tiny=TINY)
+@dcn_model(config=JetODEConfig, row="DCN-ODE", parameters=428_752, printed="429K")
 def dcn_ode(config: DCNConfig) -> DCN:
     """ODE blocks of N-jets with one σ per layer."""
     return DCN(config, filters="njet")
 
 
-@register_model(config=FullJetODEConfig(norm_groups="channels"), paper="DCN", row="DCN-full", parameters=325_843, printed="326K", tiny=TINY)
+@dcn_model(config=FullJetODEConfig(norm_groups="channels"), row="DCN-full", parameters=325_843, printed="326K")
 def dcn_full(config: DCNConfig) -> DCN:
     """ODE blocks, and N-jets throughout."""
     return DCN(config, filters="njet")
 
 
-@register_model(config=JetODEConfig, paper="DCN", row="DCN σ_ji", parameters=472_202, printed="472K", tiny=TINY)
+@dcn_model(config=JetODEConfig, row="DCN σ_ji", parameters=472_202, printed="472K")
 def dcn_sigma_ji(config: DCNConfig) -> DCN:
     """N-jets with one σ for each pair of channels."""
     return DCN(config, filters="njet_pair")
 
 
-@register_model(config=JetODEConfig, paper="DCN", row="DCN σ(t)", parameters=428_758, printed="—", tiny=TINY)
+@dcn_model(config=JetODEConfig, row="DCN σ(t)", parameters=428_758, printed="—")
 def dcn_sigma_t(config: DCNConfig) -> DCN:
     """N-jets with log₂ σ linear in t."""
     return DCN(config, filters="sigma_t")
 
 
-@register_model(config=JetODEConfig, paper="DCN", row="DCN σ(t²)", parameters=428_764, printed="—", tiny=TINY)
+@dcn_model(config=JetODEConfig, row="DCN σ(t²)", parameters=428_764, printed="—")
 def dcn_sigma_t2(config: DCNConfig) -> DCN:
     """N-jets with log₂ σ quadratic in t."""
     return DCN(config, filters="sigma_t2")
 
 
-@register_model(config=JetODEConfig, paper="DCN", row="DCN σ(t), α(t)", parameters=689_494, printed="—", tiny=TINY)
+@dcn_model(config=JetODEConfig, row="DCN σ(t), α(t)", parameters=689_494, printed="—")
 def dcn_sigma_alpha_t(config: DCNConfig) -> DCN:
     """N-jets with log₂ σ and α linear in t."""
     return DCN(config, filters="sigma_alpha_t")

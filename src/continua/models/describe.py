@@ -6,7 +6,7 @@ field. Continuous filters are counted as the dense kernel of their present size.
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
@@ -27,6 +27,8 @@ from continua.models.registry import create_model, model_entry
 from continua.models.rknet.network import ImageNetStem, LastHead, MultiscaleHead, Transition
 
 Size = tuple[int, ...]
+Function = Callable[..., Any]
+INITIALISERS = {function for function in vars(nn.init).values() if callable(function)}
 
 
 @dataclass(frozen=True)
@@ -69,16 +71,17 @@ class Description:
 class _Blank(TorchFunctionMode):
     """Every random number is 0, so a network is built in no time, and N-jets have σ = 2^0 = 1, the median of their initialisation."""
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Function, types: object, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> object:
         if func is torch.randn:
             return torch.zeros(*args, **(kwargs or {}))
-        tensor: Any = (kwargs or {}).get("tensor", args[0] if args else None)
-        if func in (torch.Tensor.uniform_, torch.Tensor.normal_) or getattr(func, "__module__", None) == nn.init.__name__:
-            return tensor.detach().zero_()
+        if func in (torch.Tensor.uniform_, torch.Tensor.normal_) or func in INITIALISERS:
+            return (kwargs or {}).get("tensor", *args[:1]).detach().zero_()
         return func(*args, **(kwargs or {}))
 
 
-def describe_model(name: str, **options: Any) -> Description:
+def describe_model(name: str, **options: object) -> Description:
     """A registered model as it is before training, with σ = 1 in all N-jets, for an image of its usual size."""
     entry = model_entry(name)
     with _Blank():
@@ -91,16 +94,16 @@ def describe(net: Network, image: Size) -> Description:
     """The parts of a network for one image of (channels, height, width)."""
     parts: list[Part] = []
 
-    def walk(name: str, module: nn.Module, real: nn.Module, h: Any) -> Tensor:
+    def walk(name: str, module: nn.Module, real: nn.Module, h: "Tensor | list[Tensor]") -> Tensor:
         block = module if isinstance(module, ODEBlock) else None
+        last = h if isinstance(h, Tensor) else h[-1]
         with FlopCount(shapes_only=True) as count:
-            out = h if block is not None else module(h)
+            out = last if block is not None else module(h)
             if block is not None:
-                block.field(h.new_zeros(()), h.new_zeros(1, h.shape[1] + block.augment, *h.shape[2:]))
+                block.field(last.new_zeros(()), last.new_zeros(1, last.shape[1] + block.augment, *last.shape[2:]))
         size = sum(parameter.numel() for parameter in real.parameters())
         interval = None if block is None else (block.t0, block.t1)
-        h = h if isinstance(h, Tensor) else h[-1]
-        parts.append(Part(name, _kind(real), tuple(layers(real)), _size(h), _size(out), size, count.flops, interval, _note(real)))
+        parts.append(Part(name, _kind(real), tuple(layers(real)), _size(last), _size(out), size, count.flops, interval, _note(real)))
         return out
 
     shadow = _shadow(net).eval()  # batch norm would refuse to train on the one image

@@ -8,6 +8,7 @@ The down-sampling blocks belong to the stem: the states that the study compares 
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch import nn
@@ -104,28 +105,22 @@ class FeatureNet(Network):
         )
 
 
-PAPER = "ODE-Net features"
+feature_model = partial(register_model, paper="ODE-Net features", tiny=dict(width=8, num_blocks=1))
 
 
-@register_model(
-    config=ResidualNetConfig, paper=PAPER, row="Residual Net", parameters=7_921_290, printed="7.92M", tiny=dict(width=8, num_blocks=2)
-)
+@feature_model(config=ResidualNetConfig, row="Residual Net", parameters=7_921_290, printed="7.92M", tiny=dict(width=8, num_blocks=2))
 def residual_net(config: ResidualNetConfig) -> FeatureNet:
     """Residual blocks throughout."""
     return FeatureNet(config)
 
 
-@register_model(
-    config=ResODEConfig, paper=PAPER, row="Res-ODE Net", parameters=2_023_562, printed="2.02M", tiny=dict(width=8, num_blocks=1)
-)
+@feature_model(config=ResODEConfig, row="Res-ODE Net", parameters=2_023_562, printed="2.02M", tiny=dict(width=8, num_blocks=1))
 def res_ode_net(config: ResODEConfig) -> FeatureNet:
     """A residual stem, then an ODE block."""
     return FeatureNet(config)
 
 
-@register_model(
-    config=ODEOnlyConfig, paper=PAPER, row="ODE-only Net", parameters=1_201_930, printed="1.20M", tiny=dict(width=8, num_blocks=1)
-)
+@feature_model(config=ODEOnlyConfig, row="ODE-only Net", parameters=1_201_930, printed="1.20M", tiny=dict(width=8, num_blocks=1))
 def ode_only_net(config: ODEOnlyConfig) -> FeatureNet:
     """One strided convolution, then an ODE block."""
     return FeatureNet(config)

@@ -4,6 +4,7 @@ The numbers are those of `torch.utils.flop_counter` (2 × multiply–adds of con
 the seconds that its import of PyTorch's compiler takes.
 """
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+Both = int | tuple[int, int]  # one number for both axes, or one for each
 PRODUCTS = (torch.matmul, torch.mm, torch.bmm, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.Tensor.mm, torch.Tensor.bmm)
 
 
@@ -22,7 +24,9 @@ class FlopCount(TorchFunctionMode):
         self.flops = 0
         self.shapes_only = shapes_only
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Callable[..., Any], types: object, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> object:
         kwargs = kwargs or {}
         if func is functional.conv2d:
             out = _zeros_like_conv2d(*args, **kwargs) if self.shapes_only else func(*args, **kwargs)
@@ -35,12 +39,10 @@ class FlopCount(TorchFunctionMode):
 
 
 def _zeros_like_conv2d(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Both = 1, padding: "Both | str" = 0, dilation: Both = 1, groups: int = 1
 ) -> Tensor:
     if isinstance(padding, str):
         return functional.conv2d(x, weight, bias, stride, padding, dilation, groups)
-    stride, padding, dilation = ((value, value) if isinstance(value, int) else value for value in (stride, padding, dilation))
-    size = [
-        (x.shape[2 + axis] + 2 * padding[axis] - dilation[axis] * (weight.shape[2 + axis] - 1) - 1) // stride[axis] + 1 for axis in (0, 1)
-    ]
+    steps, rims, gaps = ((value, value) if isinstance(value, int) else value for value in (stride, padding, dilation))
+    size = [(x.shape[2 + axis] + 2 * rims[axis] - gaps[axis] * (weight.shape[2 + axis] - 1) - 1) // steps[axis] + 1 for axis in (0, 1)]
     return x.new_zeros(len(x), len(weight), *size)

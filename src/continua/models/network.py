@@ -130,7 +130,7 @@ class Network(nn.Module):
         """What the last solve of each block cost; None for blocks without a solver."""
         return [block.stats if isinstance(block, ODEBlock) else None for block in self.blocks]
 
-    def with_solver(self, solver: "SolverConfig | Mapping[str, Any] | None" = None, **changes: Any) -> "Network":
+    def with_solver(self, solver: "SolverConfig | Mapping[str, Any] | None" = None, **changes: object) -> "Network":
         """The same network, sharing its weights, with another solver in every ODE block: `net.with_solver(method="rk4", steps=2)`."""
         shared = {id(tensor): tensor for tensor in (*self.parameters(), *self.buffers())}
         twin = copy.deepcopy(self, shared)

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -34,7 +33,7 @@ def save_pretrained(net: Network, folder: "str | Path") -> None:
     write_synced(folder / CONFIG_FILE, (text + "\n").encode())
 
 
-def from_pretrained(folder: "str | Path", **options: Any) -> Network:
+def from_pretrained(folder: "str | Path", **options: object) -> Network:
     """The network saved in a folder, in evaluation mode; `options` override saved ones (solver=dict(rtol=1e-4, atol=1e-4))."""
     from safetensors.torch import load_file
 
@@ -61,7 +60,7 @@ def from_pretrained(folder: "str | Path", **options: Any) -> Network:
     return net.eval()
 
 
-def _build(name: str, options: dict[str, Any], path: Path) -> Network:
+def _build(name: str, options: dict[str, object], path: Path) -> Network:
     try:
         return create_model(name, **options)
     except ContinuaError:

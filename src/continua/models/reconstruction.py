@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +30,7 @@ class ReconstructionConfig(ModelConfig):
         super().check()
         self._settle("encoder_options", self.encoder_config().plain())
 
-    def vary(self, **options: Any) -> Self:
+    def vary(self, **options: object) -> Self:
         """Another encoder has options of its own."""
         if options.get("encoder", self.encoder) != self.encoder and "encoder_options" not in options:
             options["encoder_options"] = None
@@ -64,7 +64,7 @@ class Reconstructor(Network):
         make_block = make_block or encoder.make_block
         *_, narrow, wide = encoder.channels
         self.solver = encoder.solver
-        self.stem: Encoder = Encoder(copy.deepcopy(encoder))
+        self.stem = Encoder(copy.deepcopy(encoder))
         self.blocks = nn.ModuleList([make_block(wide), make_block(narrow)])
         self.transitions = nn.ModuleList([Squeeze(wide, narrow)])
         self.head = ImageHead(narrow, encoder)
@@ -72,7 +72,7 @@ class Reconstructor(Network):
     @property
     def encoder(self) -> DCN:
         """The frozen network whose features are read."""
-        return self.stem.network
+        return cast(Encoder, self.stem).network
 
     @property
     def in_channels(self) -> int:

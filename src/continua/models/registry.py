@@ -47,7 +47,7 @@ class ModelOption:
 
     name: str
     type: str
-    default: Any
+    default: object
     help: str
 
 
@@ -105,7 +105,7 @@ def list_models(pattern: str = "*", task: Task | None = None) -> list[str]:
     return [name for name, entry in _ENTRIES.items() if fnmatchcase(name, pattern) and task in (None, entry.task)]
 
 
-def create_model(name: str, **options: Any) -> Network:
+def create_model(name: str, **options: object) -> Network:
     """Build a registered model. `net.config` holds its name and every option, and builds the same model again."""
     entry, config = model_entry(name), model_config(name, **options)
     try:
@@ -118,7 +118,7 @@ def create_model(name: str, **options: Any) -> Network:
     return net
 
 
-def model_config(name: str, **options: Any) -> ModelConfig:
+def model_config(name: str, **options: object) -> ModelConfig:
     """The configuration that `create_model` would build from: typed, complete and checked, without building anything."""
     name, implied = _unspelled(name)
     entry = model_entry(name)

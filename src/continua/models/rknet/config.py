@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from continua.errors import ConfigError
 from continua.models.config import ClassifierConfig, Options
@@ -46,7 +46,7 @@ class RKConfig(ClassifierConfig):
             self._settle("stages", plain_stages(parse_stages(self.stages)))
         self.shapes()
 
-    def vary(self, **options: Any) -> Self:
+    def vary(self, **options: object) -> Self:
         """Growths take the place of this configuration's own stages."""
         if options.get("growths") is not None and "stages" not in options:
             options["stages"] = None

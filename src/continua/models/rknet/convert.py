@@ -53,7 +53,7 @@ class Converted(NamedTuple):
     report: Report
 
 
-def from_densenet(source: "str | DenseNetSpec | nn.Module", *, nearest: bool = False, **options: Any) -> Converted:
+def from_densenet(source: "str | DenseNetSpec | nn.Module", *, nearest: bool = False, **options: object) -> Converted:
     """The ERKNet of a DenseNet: a name ("densenet121"), a spec, or a module, whose dense layers' weights are carried over.
 
     Modules are recognised by the usual names of their weights (features.denseblock1.denselayer1…). A DenseNet that breaks a rule is
@@ -78,7 +78,7 @@ def from_densenet(source: "str | DenseNetSpec | nn.Module", *, nearest: bool = F
     return Converted(net, _carry(_name_of(source), net, weights, _dense_sources(net, weights)))
 
 
-def from_cliquenet(source: "CliqueNetSpec | CliqueNet", *, nearest: bool = False, **options: Any) -> Converted:
+def from_cliquenet(source: "CliqueNetSpec | CliqueNet", *, nearest: bool = False, **options: object) -> Converted:
     """The IRKNet of a CliqueNet, given by its spec or as a module, whose kernels between stages are carried over.
 
     The published CliqueNets have a stem of 64 channels and transitions as wide as a block, so they break rule 1 or 4: y_n must have k
