@@ -22,7 +22,7 @@ from continua.options import option
 @pytest.mark.parametrize("name", list_models())
 def test_options_are_known_without_building_and_survive_json_and_yaml(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as nothing_is_built:
-        nothing_is_built.setattr(torch.nn.Module, "__init__", lambda *_: pytest.fail("a network was built"))
+        nothing_is_built.setattr(Network, "__init__", lambda *_: pytest.fail("a network was built"))
         options = complete_options(name)
         assert list(options) == option_names(name) == [item.name for item in model_options(name)]
         assert all(item.help and item.type for item in model_options(name))
@@ -86,6 +86,23 @@ def test_options_of_rda_belong_to_rda() -> None:
     assert CoupledConfig(nonlinearity="identity").motion().options["nonlinearity"] == "identity"
     with pytest.raises(ConfigError, match="an option of evolution='rda', and the evolution is 'linear'"):
         CoupledConfig(evolution="linear", nonlinearity="identity")
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "problem"),
+    [
+        ("dcn_ode", dict(activation="rleu"), "did you mean 'relu'"),
+        ("residual_net", dict(norm_groups="all"), "norm_groups='all'"),
+        ("erknet", dict(norm_momentum=2.0), "norm_momentum"),
+        ("erknet", dict(growth=36, channels=64), "rule 1"),
+        ("dcn_ode", dict(solver=dict(method="rk5")), "rk5"),
+        ("resnet4_anodev2_c1", dict(coupling=3), "expected 1, 2 or 'free'"),
+        ("reconstruction", dict(encoder="dcn_odd"), "unknown model 'dcn_odd'"),
+    ],
+)
+def test_values_that_cannot_work_are_refused_before_anything_is_built(model: str, options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        complete_options(model, options)
 
 
 def test_stages_have_one_spelling() -> None:

@@ -14,6 +14,7 @@ from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
 
+from continua.blocks import Activation
 from continua.errors import ConfigError
 from continua.ode import SolverConfig
 from continua.options import option
@@ -100,6 +101,13 @@ def check_widths(name: str, widths: Sequence[int]) -> None:
     """Refuse a list of widths that is empty or has a block without channels."""
     if not widths or min(widths) < 1:
         raise ConfigError(f"{name}={widths!r}; expected the widths of the blocks, whole numbers of at least 1, such as (32, 64, 128)")
+
+
+def check_style(activation: str, norm_groups: "int | str") -> None:
+    """Refuse an unknown activation, and groups of norms that are no count."""
+    Activation(activation)
+    if norm_groups != "channels" and (isinstance(norm_groups, str) or norm_groups < 1):
+        raise ConfigError(f"norm_groups={norm_groups!r}; expected a whole number of at least 1, or 'channels'")
 
 
 def check_counts(**counts: "int | None") -> None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from continua.blocks import Activation, ConvField, ODEBlock, ResidualBlock, group_norm
 from continua.errors import ConfigError, unknown_name
 from continua.filters import Filter, FilterConv2d, NJet, Pixel, ScheduledNJet
-from continua.models.config import ClassifierConfig, InTime, ModelConfig, Options, check_widths
+from continua.models.config import ClassifierConfig, InTime, ModelConfig, Options, check_style, check_widths
 from continua.models.network import Network
 from continua.models.registry import register_model
 from continua.ode import SolverConfig
@@ -45,6 +45,7 @@ class DCNConfig(ClassifierConfig):
     def check(self) -> None:
         super().check()
         check_widths("channels", self.channels)
+        check_style(self.activation, self.norm_groups)
 
 
 @dataclass(frozen=True, kw_only=True)

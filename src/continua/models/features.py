@@ -16,7 +16,7 @@ from torch import nn
 from continua.blocks import ConvField, ODEBlock, ResidualBlock
 from continua.errors import ConfigError
 from continua.filters import FilterConv2d, Pixel
-from continua.models.config import ClassifierConfig, InTime, ModelConfig, check_counts
+from continua.models.config import ClassifierConfig, InTime, ModelConfig, check_counts, check_style
 from continua.models.dcn import Head
 from continua.models.network import Network
 from continua.models.registry import register_model
@@ -37,6 +37,7 @@ class FeatureConfig(ClassifierConfig):
     def check(self) -> None:
         super().check()
         check_counts(width=self.width, num_blocks=self.num_blocks)
+        check_style(self.activation, self.norm_groups)
         if not 0 <= self.dropout < 1:
             raise ConfigError(f"dropout={self.dropout!r}; expected a probability of at least 0 and below 1")
 

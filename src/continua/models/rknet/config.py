@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Self
 
+from continua.blocks import Style
 from continua.errors import ConfigError
 from continua.models.config import ClassifierConfig, Options
 from continua.models.rknet.names import parse_stages, plain_stages
@@ -45,12 +46,25 @@ class RKConfig(ClassifierConfig):
         if self.stages is not None:
             self._settle("stages", plain_stages(parse_stages(self.stages)))
         self.shapes()
+        self.style()
 
     def vary(self, **options: object) -> Self:
         """Growths take the place of this configuration's own stages."""
         if options.get("growths") is not None and "stages" not in options:
             options["stages"] = None
         return super().vary(**options)
+
+    def style(self) -> Style:
+        """Norm, activation and dropout of all layers."""
+        return Style(
+            norm=self.norm,
+            activation=self.activation,
+            dropout=self.dropout,
+            memory_efficient=self.memory_efficient,
+            norm_eps=self.norm_eps,
+            norm_momentum=self.norm_momentum,
+            norm_groups=self.norm_groups,
+        )
 
     def shapes(self) -> list[PeriodShape]:
         """The periods that the options describe, rules 1–4 checked."""

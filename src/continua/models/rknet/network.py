@@ -30,15 +30,7 @@ class RKNet(Network):
         self.options, self.shapes, self.implicit = config, config.shapes(), isinstance(config, IRKConfig)
         self.attention, self.bottleneck = config.attention, config.bottleneck
         self.filters, self.filter_options = config.filters, dict(config.filter_options or {})
-        self.style = style = Style(
-            config.norm,
-            config.activation,
-            config.dropout,
-            config.memory_efficient,
-            config.norm_eps,
-            config.norm_momentum,
-            config.norm_groups,
-        )
+        self.style = style = config.style()
         widths = [shape.channels for shape in self.shapes]
         self.stem = nn.Conv2d(config.in_channels, widths[0], 3, padding=1, bias=False)
         if config.stem == "imagenet":
