@@ -15,9 +15,8 @@ from continua.blocks import ODEBlock
 from continua.cli import main
 from continua.filters import Filter
 from continua.models import frozen, model_entry
-from continua.models.describe import describe, describe_model
+from continua.models.describe import FlopCount, describe, describe_model
 from continua.models.draw import draw_model
-from continua.models.flops import FlopCount
 
 pytestmark = pytest.mark.filterwarnings("ignore::continua.ContinuaWarning")
 

@@ -5,9 +5,8 @@ from continua.models import features as _features  # noqa: F401
 from continua.models.config import ClassifierConfig, ModelConfig
 from continua.models.describe import describe_model
 from continua.models.draw import draw_model
-from continua.models.export import export_onnx, export_program
+from continua.models.export import export_onnx, export_program, frozen, pinned
 from continua.models.files import write_synced
-from continua.models.frozen import frozen, pinned
 from continua.models.network import Network
 from continua.models.pretrained import CONFIG_FILE, WEIGHTS_FILE, from_pretrained, save_pretrained
 from continua.models.reconstruction import Reconstructor
