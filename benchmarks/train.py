@@ -29,7 +29,7 @@ from continua.train.run import Run
 from continua.train.setup import assemble
 
 CASES: dict[str, dict[str, Any]] = {
-    "resnet_blocks": dict(model="resnet_blocks", model_options=dict(solver=None)),
+    "resnet_blocks": dict(model="resnet_blocks", model_options={}),
     "dcn_ode, RK4 in one step": dict(model="dcn_ode", model_options=dict(solver=dict(method="rk4", steps=1, rtol=1e-3, atol=1e-3))),
 }
 WIDE: dict[str, Any] = dict(channels=[32, 64, 128], norm_groups=32, stem_padding=0)

@@ -53,7 +53,7 @@ class Seen:
             self.chances = large(image).softmax(1)[0].numpy()
             steps = large.stats[0].steps
             self.ticks = [*steps.t[steps.accepted].tolist(), 2.0]
-            states = large.forward_intermediates(image, block=0, times=torch.from_numpy(PLATES))
+            states = large.states(image, block=0, times=torch.from_numpy(PLATES))
         # The channel that turns into something else: whose first and last map are least alike.
         alike = torch.cosine_similarity(states[0, 0].flatten(1), states[-1, 0].flatten(1))
         self.states = states[:, 0, int(alike.argmin())].numpy()

@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy, interpolate
 
 from continua.data import Augmentation, Loader, load
 from continua.filters import NJet, ScheduledNJet
-from continua.models.dcn import DCN
+from continua.models.dcn import DCN, FullJetODEConfig
 from continua.ode import SolverConfig
 
 WEIGHTS = Path(__file__).with_name("overview_net.safetensors")
@@ -25,7 +25,8 @@ LOOKING = dict(method="dopri5", rtol=1e-4, atol=1e-4, record_steps=True)
 
 
 def network(solver: dict[str, object]) -> DCN:
-    return DCN(filters="sigma_alpha_t", everywhere=True, in_channels=1, channels=(8, 24), norm_groups=4, t1=2.0, solver=solver)
+    config = FullJetODEConfig(in_channels=1, channels=(8, 24), norm_groups=4, t1=2.0, solver=solver)
+    return DCN(config, filters="sigma_alpha_t")
 
 
 def train() -> None:

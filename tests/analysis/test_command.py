@@ -17,7 +17,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     base = tmp_path_factory.mktemp("analysed")
     train(tiny_recipe(epochs=2), base / "dcn", QUIET)
     residual = dict(channels=[4, 8], stem_padding=1)
-    recipe = tiny_recipe(epochs=1, model="resnet_blocks", model_options={"solver": None, **residual})
+    recipe = tiny_recipe(epochs=1, model="resnet_blocks", model_options=residual)
     train(recipe, base / "residual", QUIET)
     return [base / "dcn", base / "residual"]
 

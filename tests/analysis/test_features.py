@@ -58,7 +58,7 @@ def test_a_residual_network_has_its_input_and_the_output_of_every_block():
     assert found.points == [0.0, 1 / 3, 2 / 3, 1.0]
     assert found.names == ["input", "block 1", "block 2", "block 3"]
     for index in range(3):
-        before, after = net.forward_intermediates(IMAGES, index)
+        before, after = net.states(IMAGES, index)
         np.testing.assert_allclose(found.values[index], net.head.pool(before).numpy(), atol=1e-6)
         np.testing.assert_allclose(found.values[index + 1], net.head.pool(after).numpy(), atol=1e-6)
     assert not net.blocks[0]._forward_pre_hooks
@@ -80,8 +80,8 @@ def test_a_file_holds_what_memory_would(tmp_path, suffix):
 
 def test_an_interrupted_file_is_gone_on_with(tmp_path):
     net, file, made = net_of("ode_only_net"), tmp_path / "some.safetensors", []
-    forward = net.forward_intermediates
-    net.forward_intermediates = lambda images, **options: (made.append(len(images)), forward(images, **options))[1]
+    forward = net.states
+    net.states = lambda images, **options: (made.append(len(images)), forward(images, **options))[1]
 
     def broken():
         yield from batches()[:2]

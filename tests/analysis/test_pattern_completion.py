@@ -60,7 +60,7 @@ class Decay(torch.nn.Module):
         self.block.t0, self.block.t1, self.block.trajectory = 0.0, 2.0, None  # pyright: ignore
         self.blocks, self.stats = torch.nn.ModuleList([self.block]), [None]
 
-    def forward_intermediates(self, images: Tensor, block: int = 0, times: Tensor | None = None) -> Tensor:
+    def states(self, images: Tensor, block: int = 0, times: Tensor | None = None) -> Tensor:
         assert times is not None
         return torch.stack([images * torch.exp(-t) + 1 for t in times.float()])
 
@@ -112,7 +112,7 @@ def test_a_continuous_network_from_accuracy_to_maps() -> None:
     assert found.sizes == [0, 2, 4]
     assert found.example.maps.shape == (3, 6, 8, 8)
     with torch.no_grad():
-        state = net.forward_intermediates(batches[1][0][1:2], block=0, times=[0.0])[0, 0, found.example.channel]
+        state = net.states(batches[1][0][1:2], block=0, times=[0.0])[0, 0, found.example.channel]
     np.testing.assert_allclose(found.example.maps[0, 0], state.double().numpy(), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(found.example.maps[2], np.abs(found.example.maps[0] - found.example.maps[1]), atol=1e-6)
     page = present(found)

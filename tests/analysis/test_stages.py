@@ -14,7 +14,7 @@ from continua.analysis.known import find_question
 from continua.analysis.stages import present
 from continua.blocks import embed_tableau
 from continua.errors import ConfigError
-from continua.models.rk_familiar import familiar_method
+from continua.models import familiar_method
 from continua.report import Figure, Maps
 
 
@@ -33,7 +33,7 @@ def test_norms_add_up_to_the_step_and_weights_to_one() -> None:
     assert found.images == 8
     images = torch.cat([images for images, _ in batches])
     with torch.no_grad():
-        y0, y1, _ = model.forward_intermediates(images, 0)
+        y0, y1, _ = model.states(images, 0)
     first = found.steps[0]
     assert first.state == pytest.approx(float(y0.square().mean((1, 2, 3)).sqrt().mean()), rel=1e-5)
     assert first.change == pytest.approx(float((y1 - y0).square().mean((1, 2, 3)).sqrt().mean()), rel=1e-5)

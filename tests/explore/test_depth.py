@@ -8,7 +8,7 @@ from continua import ConfigError, create_model
 from continua.analysis.pattern_completion import completion
 from continua.explore import depth
 from continua.explore.perturb import Change, changed, outcome
-from continua.models import Network, model_entry
+from continua.models import Network, model_entry, options_in_common
 
 QUICK = dict(method="bosh3", rtol=0.02, atol=0.02)
 SMALL = dict(channels=(4, 6), norm_groups=2, stem_padding=1, in_channels=1, solver=QUICK)
@@ -16,8 +16,7 @@ SMALL = dict(channels=(4, 6), norm_groups=2, stem_padding=1, in_channels=1, solv
 
 def network(name: str = "dcn_ode", **options) -> Network:
     torch.manual_seed(0)
-    options = {**SMALL, **options}
-    return create_model(name, **(options if name != "resnet_blocks" else {**options, "solver": None})).eval()
+    return create_model(name, **{**options_in_common(name, SMALL), **options}).eval()
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ from continua import ConfigError, create_model
 from continua.analysis import scales, weights
 from continua.explore import space, weight
 from continua.filters.basis import jet_orders
-from continua.models import Network
+from continua.models import Network, options_in_common
 
 
 def network(name: str, **options) -> Network:
     torch.manual_seed(0)
-    small = {} if "anodev2" in name else dict(norm_groups=2, stem_padding=1)
+    small = options_in_common(name, dict(norm_groups=2, stem_padding=1))
     return create_model(name, **{"channels": (4,) if "anodev2" in name else (4, 6), "in_channels": 1, **small, **options}).eval()
 
 

@@ -72,7 +72,7 @@ def test_a_model_trains_a_step_with_statistics_per_step(name):
     assert len(moved) > 0.8 * len(before)
     if "anodev2" in name:
         assert {"tau", "v", "rho"} <= {key.split(".")[-1] for key in moved}
-    assert net.stats[0].nfe == net.steps
+    assert net.stats[0].nfe == net.options.steps
 
 
 @pytest.mark.parametrize("name", ["resnet4_anodev2_c1", "alexnet_anodev2_c2"])

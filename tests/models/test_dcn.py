@@ -5,7 +5,7 @@ import torch
 
 from continua import ConfigError, create_model, list_models
 from continua.filters import NJet, Pixel, ScheduledNJet
-from continua.models.dcn import DCN
+from continua.models.dcn import DCN, JetODEConfig
 
 pytestmark = pytest.mark.filterwarnings("ignore::continua.ContinuaWarning")  # tiny maps: a kernel may outgrow them
 
@@ -117,8 +117,8 @@ def test_end_times_per_block_and_per_sample(name):
     together = net(images, t1={0: times, -1: 0.8})
     for k in range(3):
         torch.testing.assert_close(together[k : k + 1], net(images[k : k + 1], t1={0: float(times[k]), 1: 0.8}), rtol=1e-9, atol=1e-9)
-    start = net.forward_intermediates(images, 0)[0]
-    torch.testing.assert_close(net.forward_intermediates(images, 0, t1={0: times})[0], start)
+    start = net.states(images, 0)[0]
+    torch.testing.assert_close(net.states(images, 0, t1={0: times})[0], start)
     nothing = net(images, t1={0: 0.0, 1: 0.0})
     h = net.transitions[0](net.stem(images))
     torch.testing.assert_close(nothing, net.forward_head(h))
@@ -127,12 +127,12 @@ def test_end_times_per_block_and_per_sample(name):
 @torch.no_grad()
 def test_the_input_scale_multiplies_the_input_of_every_block():
     net = create_model("dcn_ode", **SMALL)
-    plain = net.forward_intermediates(IMAGES, 0)[0]
-    torch.testing.assert_close(net.forward_intermediates(IMAGES, 0, input_scale=0.3)[0], 0.3 * plain)
+    plain = net.states(IMAGES, 0)[0]
+    torch.testing.assert_close(net.states(IMAGES, 0, input_scale=0.3)[0], 0.3 * plain)
     scales = torch.tensor([0.5, 1.0, 2.0])
-    both = net.forward_intermediates(IMAGES, 1, input_scale=scales)[0]
+    both = net.states(IMAGES, 1, input_scale=scales)[0]
     for k in range(3):
-        alone = net.forward_intermediates(IMAGES[k : k + 1], 1, input_scale=float(scales[k]))[0]
+        alone = net.states(IMAGES[k : k + 1], 1, input_scale=float(scales[k]))[0]
         torch.testing.assert_close(both[:, k : k + 1][0] if both.ndim == 5 else both[k : k + 1], alone, rtol=1e-4, atol=1e-5)
     assert torch.equal(net(IMAGES, input_scale=1.0), net(IMAGES))
 
@@ -149,7 +149,7 @@ def test_second_derivatives_go_through_a_direct_solve(conv_options):
 
 
 def test_a_network_made_without_its_name_takes_another_solver_too() -> None:
-    net = DCN(channels=(4, 8))
+    net = DCN(JetODEConfig(channels=(4, 8)))
     assert net.with_solver(method="rk4", steps=2).blocks[0].solver.method == "rk4"
 
 

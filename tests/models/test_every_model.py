@@ -17,7 +17,7 @@ from continua.models import model_entry, option_names
 
 pytestmark = pytest.mark.filterwarnings("ignore::continua.ContinuaWarning")  # tiny maps: a kernel may outgrow them
 
-MODELS = list_models()
+MODELS = list_models(task="classify")  # decoders make images: tests/models/test_reconstruction.py
 FIXED = dict(method="midpoint", steps=1)
 
 
@@ -70,25 +70,47 @@ def test_the_forward_pass_is_features_then_head_with_a_gradient_for_every_parame
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_intermediates_run_from_the_input_of_a_block_to_its_output(name):
+def test_states_run_from_the_input_of_a_block_to_its_output(name):
     net, images = tiny(name), pictures()
     assert len(net.blocks) >= 1
     with torch.no_grad():
-        last = net.forward_intermediates(images, block=-1)
+        last = net.states(images, block=-1)
         torch.testing.assert_close(last[-1], net.forward_features(images))
-        torch.testing.assert_close(net.forward_intermediates(images, block=0)[0], net.stem(images))
+        torch.testing.assert_close(net.states(images, block=0)[0], net.stem(images))
     assert len(net.stats) == len(net.blocks)
     with pytest.raises(ConfigError, match="no block 99"):
-        net.forward_intermediates(images, block=99)
+        net.states(images, block=99)
     if has_time(net):
         end = net.blocks[0].t1
-        assert net.forward_intermediates(images, 0, [0.0, end / 3, end]).shape[0] == 3
+        assert net.states(images, 0, [0.0, end / 3, end]).shape[0] == 3
         stats = net.stats[0]
         assert stats is not None
         assert stats.nfe == 2
     else:
         with pytest.raises(ConfigError, match="has no time"):
-            net.forward_intermediates(images, 0, [0.0])
+            net.states(images, 0, [0.0])
+
+
+@pytest.mark.parametrize("name", MODELS)
+@torch.no_grad()
+def test_forward_intermediates_means_what_timm_means(name):
+    net, images = tiny(name), pictures()
+    count, scales = len(net.blocks), net.forward_scales(images)
+    final, every = net.forward_intermediates(images)
+    assert torch.equal(final, scales[-1])
+    assert len(every) == count
+    assert all(torch.equal(state, scale) for state, scale in zip(every, scales, strict=True))
+    (last,) = net.forward_intermediates(images, indices=1, intermediates_only=True)
+    assert torch.equal(last, scales[-1])
+    stopped, (first,) = net.forward_intermediates(images, indices=[0], stop_early=True, output_fmt="NCHW")
+    assert torch.equal(first, scales[0])
+    assert torch.equal(stopped, first)
+    ends = net.forward_intermediates(images, indices=[-1, 0], intermediates_only=True)
+    assert torch.equal(ends[-1], scales[-1])
+    assert len(ends) == min(count, 2)
+    for wrong in (dict(indices=[99]), dict(indices=count + 1), dict(norm=True), dict(output_fmt="NLC")):
+        with pytest.raises(ConfigError):
+            net.forward_intermediates(images, **wrong)
 
 
 @pytest.mark.parametrize("name", MODELS)

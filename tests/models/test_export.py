@@ -8,7 +8,7 @@ import torch
 from continua import ConfigError, create_model
 from continua.blocks import ODEBlock
 from continua.models import export_onnx, export_program, frozen, pinned
-from continua.models.frozen import tabulated
+from continua.models.export import tabulated
 
 pytestmark = pytest.mark.filterwarnings("ignore::continua.ContinuaWarning")
 TINY = dict(channels=(4,), num_classes=3, solver=dict(method="midpoint", steps=1))

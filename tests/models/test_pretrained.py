@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from continua import ConfigError, ContinuaError, create_model, from_pretrained, register_model
 from continua.models import save_pretrained
-from continua.models.dcn import DCN
+from continua.models.dcn import DCN, JetODEConfig
 
 pytestmark = pytest.mark.filterwarnings("ignore::continua.ContinuaWarning")
 IMAGES = torch.rand(2, 3, 12, 12, generator=torch.Generator().manual_seed(0))
@@ -115,12 +115,12 @@ def test_missing_files_and_folders_are_named(saved, tmp_path):
 
 def test_a_network_without_a_name_cannot_be_saved(tmp_path):
     with pytest.raises(ConfigError, match="not made by create_model"):
-        save_pretrained(DCN(channels=(4, 8)), tmp_path)
+        save_pretrained(DCN(JetODEConfig(channels=(4, 8))), tmp_path)
 
 
 def test_a_name_is_registered_once():
     with pytest.raises(ConfigError, match="registered already"):
 
-        @register_model(paper="none", row="none", parameters=0, printed="")
+        @register_model(config=JetODEConfig, paper="none", row="none", parameters=0, printed="")
         def dcn_ode():
             return None

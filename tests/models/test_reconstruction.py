@@ -4,11 +4,12 @@ import pytest
 import torch
 from torch.nn import functional
 
-from continua import ConfigError, create_model
-from continua.models import Reconstructor
+from continua import ConfigError, create_model, from_pretrained
+from continua.models import Reconstructor, complete_options, describe_model, model_entry
 
 pytestmark = pytest.mark.filterwarnings("ignore::continua.ContinuaWarning")
 SMALL = dict(channels=(4, 8, 6), solver=dict(method="euler", steps=1))
+PLAIN = dict(channels=(4, 8, 6))
 
 
 @pytest.mark.parametrize(("name", "size"), [("dcn_ode", 257_799), ("odenet", 382_211), ("resnet_blocks", 377_987)])
@@ -28,7 +29,7 @@ def test_the_reconstruction_is_28_pixels_wide_and_compared_with_the_middle_of_th
 @pytest.mark.parametrize(("name", "size"), [("dcn_full", 33), ("odenet", 30), ("resnet_blocks", 25)])
 @torch.no_grad()
 def test_reconstruction_and_target_have_one_size_for_any_image(name, size):
-    made, images = Reconstructor(create_model(name, **SMALL)), torch.rand(1, 3, size, size)
+    made, images = Reconstructor(create_model(name, **(PLAIN if name == "resnet_blocks" else SMALL))), torch.rand(1, 3, size, size)
     assert made(images).shape == made.target(images).shape
 
 
@@ -39,8 +40,8 @@ def test_the_layers_come_in_the_papers_order():
     def upscale(h):
         return functional.interpolate(h, scale_factor=2, mode="bilinear", align_corners=False)
 
-    expected = made.squeeze(upscale(made.blocks[0](h)))
-    expected = made.to_image(torch.relu(made.norm(upscale(made.blocks[1](expected)))))
+    expected = made.transitions[0].conv(upscale(made.blocks[0](h)))
+    expected = made.head.conv(torch.relu(made.head.norm(upscale(made.blocks[1](expected)))))
     torch.testing.assert_close(made.decode(h), expected)
 
 
@@ -73,3 +74,40 @@ def test_what_cannot_be_an_encoder_is_refused():
         Reconstructor(create_model("dcn_ode", channels=(4,)))
     with pytest.raises(ConfigError, match="got Linear"):
         Reconstructor(torch.nn.Linear(2, 2))  # pyright: ignore[reportArgumentType]
+
+
+def test_it_is_a_network_like_every_other(tmp_path):
+    torch.manual_seed(3)
+    made = create_model("reconstruction", encoder="odenet", encoder_options=SMALL).eval()
+    torch.manual_seed(3)
+    twin = Reconstructor(create_model("odenet", **SMALL)).eval()
+    images = torch.rand(2, 3, 16, 16)
+    with torch.no_grad():
+        assert torch.equal(made(images), twin(images))
+        torch.testing.assert_close(made.decode(made.encoder.forward_features(images)), made.forward_head(made.forward_features(images)))
+        assert torch.equal(made.states(images, block=0)[0], made.encoder.forward_features(images))
+    assert made.config == twin.config == {"model": "reconstruction", "options": complete_options("reconstruction", made.config["options"])}
+    assert made.config["options"]["encoder_options"] == made.encoder.config["options"]
+    other = made.with_solver(method="rk4", steps=2)
+    assert other.config["options"]["encoder_options"]["solver"] == {"method": "rk4", "steps": 2}
+    made.save_pretrained(tmp_path)
+    back = from_pretrained(tmp_path)
+    assert isinstance(back, Reconstructor)
+    with torch.no_grad():
+        assert torch.equal(back(images), made(images))
+    with pytest.raises(ConfigError, match=r"\(batch, 3, height, width\)"):
+        made(images[:, :1])
+    with pytest.raises(ConfigError, match="resnet_blocks has no option 'solver'"):
+        create_model("reconstruction", encoder="resnet_blocks", encoder_options=SMALL)
+
+
+def test_its_description_begins_with_the_encoder():
+    described = describe_model("reconstruction", **model_entry("reconstruction").tiny)
+    encoder = describe_model("dcn_ode", channels=(4, 8, 8))
+    assert [part.name for part in described.parts][:2] == ["encoder stem", "encoder block 1"]
+    assert [part.flops for part in described.parts][:6] == [part.flops for part in encoder.parts[:-1]]
+    made = create_model("reconstruction", **model_entry("reconstruction").tiny)
+    assert described.parameters == sum(p.numel() for p in made.parameters())
+    with torch.device("meta"):
+        full = create_model("reconstruction")
+    assert sum(p.numel() for p in full.parameters()) == model_entry("reconstruction").parameters

@@ -8,8 +8,8 @@ from continua import ConfigError, create_model, from_pretrained, list_models
 from continua.blocks import IRKStep
 from continua.models import frozen, model_entry
 from continua.models.describe import describe, describe_model
-from continua.models.rk_rules import BrokenRule, rule_2_even
-from continua.models.rk_spelling import Spelling, parse_name
+from continua.models.rknet.names import Spelling, parse_name
+from continua.models.rknet.rules import BrokenRule, rule_2_even
 from continua.train import load_recipe, train
 from continua.train.optimiser import build_optimiser
 
@@ -88,7 +88,7 @@ def test_a_spelled_name_builds_what_it_says():
     assert net.config["model"] == "erknet"
     assert parse_name("IRKNet-4x1_3x1-AB") == Spelling(True, ((4, 1), (3, 1)), attention=True, bottleneck=True)
     images = torch.rand(2, 3, 16, 16)
-    assert [len(net.forward_intermediates(images, block)) for block in range(4)] == [3, 2, 6, 2]
+    assert [len(net.states(images, block)) for block in range(4)] == [3, 2, 6, 2]
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_shared_steps_have_the_weights_of_one():
         for stages, share in (("2x1", False), ("2x3", True), ("2x3", False))
     )
     assert count(one) == count(shared) < count(own)
-    assert len(shared.forward_intermediates(torch.rand(2, 3, 8, 8))) == 4
+    assert len(shared.states(torch.rand(2, 3, 8, 8))) == 4
 
 
 def test_memory_efficient_is_the_same_network():

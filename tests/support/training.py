@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from continua.models import options_in_common
 from continua.train import Recipe, Run, RunOptions, load_recipe, resume, train
 
 QUIET = RunOptions(progress="off", device="cpu", threads=1)
@@ -26,10 +27,11 @@ TINY: dict[str, Any] = dict(
 
 
 def tiny_recipe(**changes: Any) -> Recipe:
-    """A recipe that trains in a second; `changes` as nested data."""
+    """A recipe that trains in a second; `changes` as nested data. Another model takes those of the options that it has."""
     from continua.train.parse import merged
 
-    return load_recipe("demo", merged(TINY, changes))
+    options = options_in_common(changes.get("model", TINY["model"]), TINY["model_options"])
+    return load_recipe("demo", merged({**TINY, "model_options": options}, changes))
 
 
 def weights(run: Run) -> dict[str, torch.Tensor]:

@@ -16,6 +16,7 @@ from training import QUIET, lasting_lines, tiny_recipe, weights
 
 import continua
 from continua.errors import ConfigError, SolverError
+from continua.models import options_in_common
 from continua.train import Interrupted, Run, TrainingStopped, identity, resume, train
 from continua.train.loop import Training
 
@@ -23,7 +24,7 @@ from continua.train.loop import Training
 def plain_recipe(**changes: Any) -> Any:
     """Without a solver: as quick as can be."""
     recipe = tiny_recipe(**changes)
-    options = {name: value for name, value in recipe.model_options.items() if name != "solver"}
+    options = options_in_common("resnet_blocks", recipe.model_options)
     return replace(recipe, model="resnet_blocks", model_options=options)
 
 

@@ -33,7 +33,7 @@ def test_a_decoder_learns_to_give_images_back_and_its_encoder_stays_as_it_was(en
     assert result["model"] == "dcn_ode"
     saved = weights(run)
     for name, value in weights(encoder).items():
-        assert torch.equal(saved[f"encoder.{name}"], value), name
+        assert torch.equal(saved[f"stem.network.{name}"], value), name
     net = load_reconstructor(run.best)
     test = load("digits")["test"]
     assert isinstance(test, MemorySplit)
@@ -68,7 +68,7 @@ def test_a_regulariser_lowers_the_energy_it_weighs(name: str, tmp_path: Path) ->
 
 
 def test_regularisers_need_a_trajectory(tmp_path: Path) -> None:
-    changes: dict[str, Any] = dict(model="resnet_blocks", model_options=dict(solver=None), regularise=dict(kinetic=1.0))
+    changes: dict[str, Any] = dict(model="resnet_blocks", regularise=dict(kinetic=1.0))
     with pytest.raises(ConfigError, match="needs ODE blocks"):
         train(tiny_recipe(**changes), tmp_path / "run", QUIET)
     with pytest.raises(ConfigError, match="gradient='checkpoint' or 'direct'"):

@@ -131,7 +131,7 @@ def _states(
 
     def make(images: Tensor) -> np.ndarray:
         if grid is not None:
-            states: Iterable[Tensor] = model.forward_intermediates(images, block=block, times=grid)
+            states: Iterable[Tensor] = model.states(images, block=block, times=grid)
         else:
             states = _after_each_block(model, images, block)
         found = [pooled(state).float().cpu().numpy() for state in states]
@@ -147,7 +147,7 @@ def _states(
 def _after_each_block(model: Any, images: Tensor, block: int | None) -> Iterable[Tensor]:
     """The input of the first block and the output of each, from one pass."""
     if block is not None:
-        return model.forward_intermediates(images, block=block)
+        return model.states(images, block=block)
     begin: list[Tensor] = []
     hook = model.blocks[0].register_forward_pre_hook(lambda module, given: begin.append(given[0]))
     try:

@@ -152,8 +152,8 @@ def states(model: Any, images: Tensor, block: int, times: int) -> tuple[Tensor, 
     here = model.blocks[block]
     if has_time(here):
         grid = torch.linspace(here.t0, here.t1, times, dtype=torch.float64)
-        return model.forward_intermediates(images, block=block, times=grid), grid.tolist()
-    found = model.forward_intermediates(images, block=block)
+        return model.states(images, block=block, times=grid), grid.tolist()
+    found = model.states(images, block=block)
     return found, [float(place) for place in range(len(found))]
 
 

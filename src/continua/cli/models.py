@@ -1,7 +1,9 @@
-"""`continua models`: list the zoo, draw one of it."""
+"""`continua models`: list the zoo, show the options of one of it, draw one of it."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
+from textwrap import fill
 
 from jsonargparse import ArgumentParser, Namespace
 
@@ -11,6 +13,7 @@ from continua.errors import ConfigError
 def add_models_arguments(models: ArgumentParser) -> None:
     models.add_argument("pattern", metavar="PATTERN", type=str, nargs="?", default="*", help="only names like this, e.g. 'dcn*'")
     models.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
+    models.add_argument("--options", metavar="NAME", type=str | None, default=None, help="show the options of this model and what they do")
     models.add_argument("--draw", metavar="NAME", type=str | None, default=None, help="write a diagram of this model")
     models.add_argument("--out", type=Path | None, default=None, help="file of the diagram: .svg, .png or .pdf (default: NAME.svg)")
 
@@ -19,6 +22,8 @@ def models_command(options: Namespace) -> None:
     from continua.models import describe_model, list_models, model_entry
     from continua.report import show_table
 
+    if options.options is not None:
+        return _show_options(options.options, options.json)
     if options.draw is not None:
         return _draw(options.draw, options.out)
     if options.out is not None:
@@ -40,6 +45,19 @@ def models_command(options: Namespace) -> None:
     )
     print("GFLOPs: one image, one evaluation of each ODE block's field, 2 per multiply–add; N-jets as dense kernels at σ = 1.")
     return None
+
+
+def _show_options(name: str, as_json: bool) -> None:
+    from continua.models import model_entry, model_options
+
+    known = model_options(name)
+    if as_json:
+        print(json.dumps([asdict(item) for item in known], indent=2, ensure_ascii=False))
+        return
+    print(f"{model_entry(name).name}: create_model({name!r}, ...), or --model_options.NAME VALUE of `continua train`")
+    for item in known:
+        print(f"\n  {item.name} = {json.dumps(item.default, ensure_ascii=False)}    ({item.type})")
+        print(fill(item.help, 110, initial_indent="      ", subsequent_indent="      "))
 
 
 def _draw(name: str, out: Path | None) -> None:

@@ -176,7 +176,7 @@ def _evolution(name: str, subject: Subject) -> Maps:
     net = subject.model
     image = subject.images(find_question("contrast").Options()).first(EXAMPLE + 1)[0][EXAMPLE:]
     times = np.linspace(net.blocks[0].t0, net.blocks[0].t1, MOMENTS)
-    states = net.forward_intermediates(image, block=0, times=torch.from_numpy(times))[:, 0].float().cpu()  # (time, channel, height, width)
+    states = net.states(image, block=0, times=torch.from_numpy(times))[:, 0].float().cpu()  # (time, channel, height, width)
     change = (states[-1] - states[0]).square().mean((1, 2))
     chosen = change.topk(min(CHANNELS, len(change))).indices.sort().values
     rows = [f"channel {channel}" for channel in chosen.tolist()]

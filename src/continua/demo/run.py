@@ -9,7 +9,7 @@ from typing import Any
 from continua.analysis import Answer, Subject, answer, find_question
 from continua.demo.page import demo_page
 from continua.errors import ConfigError
-from continua.models import model_entry
+from continua.models import model_entry, options_in_common
 from continua.report import cell_text, show_table, write_html
 from continua.train import Recipe, Run, RunOptions, chosen_device, identity, load_recipe, merged, resolve, resume, subject_of, train
 
@@ -17,7 +17,7 @@ from continua.train import Recipe, Run, RunOptions, chosen_device, identity, loa
 MODELS: dict[str, dict[str, Any]] = {
     "dcn_ode": {},
     "odenet": {"optimiser": {"lr": 0.004}},
-    "resnet_blocks": {"optimiser": {"lr": 0.004}, "model_options": {"solver": None}},
+    "resnet_blocks": {"optimiser": {"lr": 0.004}},
 }
 MASKS: dict[str, Any] = dict(sizes=(0, 2, 4, 6, 8), mask=6, trajectories=100, times=11)
 CONTRASTS: dict[str, Any] = dict(contrasts=7, low=1 / 16, high=4.0)  # powers of two
@@ -61,7 +61,10 @@ def _next_line(out: Path) -> str:
 
 
 def _recipe(name: str, changes: Mapping[str, Any], options: RunOptions) -> Recipe:
-    return resolve(load_recipe("demo", merged(changes, {"model": name, **MODELS[name]})), chosen_device(options.device))
+    shared = merged({}, changes)
+    if common := options_in_common(name, shared.pop("model_options", {})):
+        shared["model_options"] = common
+    return resolve(load_recipe("demo", merged(shared, {"model": name, **MODELS[name]})), chosen_device(options.device))
 
 
 def _check(out: Path, recipes: Mapping[str, Recipe]) -> None:

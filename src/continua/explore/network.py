@@ -97,7 +97,7 @@ def _of_weights(folder: Path) -> Explored:
     import hashlib
 
     model = from_pretrained(folder)
-    channels = int(model.options.get("in_channels", 3))
+    channels = model.in_channels or 3
     side = model_entry(model.name).image_size
     key = hashlib.sha256((folder / WEIGHTS_FILE).read_bytes() + (folder / CONFIG_FILE).read_bytes()).hexdigest()
     absent = "These are weights alone, which name no data set: the embedded digits stand in. Upload an image of the kind it was trained on."

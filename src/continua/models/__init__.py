@@ -1,34 +1,55 @@
 """The zoo: models by name, each with the exact parameter count of its paper."""
 
 from continua.models import anodev2 as _anodev2  # registers its models  # noqa: F401
-from continua.models import dcn as _dcn  # registers its models  # noqa: F401
 from continua.models import features as _features  # noqa: F401
-from continua.models import rknet as _rknet  # noqa: F401
-from continua.models.cliquenet import CliqueNet, CliqueNetSpec
-from continua.models.densenet import DenseNet, DenseNetSpec
+from continua.models.config import ClassifierConfig, ModelConfig
 from continua.models.describe import describe_model
 from continua.models.draw import draw_model
-from continua.models.export import export_onnx, export_program
+from continua.models.export import export_onnx, export_program, frozen, pinned
 from continua.models.files import write_synced
-from continua.models.frozen import frozen, pinned
 from continua.models.network import Network
 from continua.models.pretrained import CONFIG_FILE, WEIGHTS_FILE, from_pretrained, save_pretrained
 from continua.models.reconstruction import Reconstructor
-from continua.models.registry import ModelEntry, create_model, list_models, model_entry, option_names, register_model
-from continua.models.rk_convert import Converted, from_cliquenet, from_densenet
-from continua.models.rk_familiar import familiar_method
+from continua.models.registry import (
+    ModelEntry,
+    ModelOption,
+    complete_options,
+    create_model,
+    list_models,
+    model_config,
+    model_entry,
+    model_options,
+    option_names,
+    options_in_common,
+    register_model,
+)
+from continua.models.rknet import (
+    CliqueNet,
+    CliqueNetSpec,
+    Converted,
+    DenseNet,
+    DenseNetSpec,
+    familiar_method,
+    from_cliquenet,
+    from_densenet,
+)
+from continua.models.upgrade import upgrade_options
 
 __all__ = [
     "CONFIG_FILE",
     "WEIGHTS_FILE",
+    "ClassifierConfig",
     "CliqueNet",
     "CliqueNetSpec",
     "Converted",
     "DenseNet",
     "DenseNetSpec",
+    "ModelConfig",
     "ModelEntry",
+    "ModelOption",
     "Network",
     "Reconstructor",
+    "complete_options",
     "create_model",
     "describe_model",
     "draw_model",
@@ -40,10 +61,14 @@ __all__ = [
     "from_pretrained",
     "frozen",
     "list_models",
+    "model_config",
     "model_entry",
+    "model_options",
     "option_names",
+    "options_in_common",
     "pinned",
     "register_model",
     "save_pretrained",
+    "upgrade_options",
     "write_synced",
 ]

@@ -10,153 +10,138 @@ printed counts cannot be explained).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from inspect import Parameter, signature
+from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from math import sqrt
-from typing import Any
+from typing import Any, Literal, Self
 
 from torch import Tensor, nn
 
 from continua.blocks import Activation, CoupledBlock, CoupledField, PostActResidualBlock
 from continua.errors import ConfigError
-from continua.filters import Filter, Grid, NJet, Pixel, ScheduledNJet, evolve
+from continua.filters import Evolved, Filter, FilterConv2d, Grid, NJet, Pixel, ScheduledNJet, evolve
+from continua.models.config import ClassifierConfig, Options, Solved, SolverOptions, check_choice, check_widths
 from continua.models.network import Network
 from continua.models.registry import register_model
 from continua.ode import SolverConfig
+from continua.options import option
 
+Architecture = Literal["alexnet", "resnet4", "resnet10"]
 FILTERS: dict[str, Callable[..., Filter]] = {"pixel": Pixel, "njet": NJet, "njet_schedule": ScheduledNJet}
 COUPLINGS = (1, 2, "free")
+WIDTHS: dict[Architecture, int] = {"alexnet": 1, "resnet4": 1, "resnet10": 2}
+HEADS: dict[Architecture, tuple[int, tuple[int, ...]]] = {"alexnet": (8, (384, 192)), "resnet4": (4, ()), "resnet10": (2, ())}
 
 
-class _Classifier(Network):
-    """What the baselines and their continuous forms share: everything but the blocks."""
-
-    def _build(self, architecture: str, in_channels: int, channels: Sequence[int], num_classes: int) -> None:
-        if isinstance(channels, str) or len(channels) != WIDTHS[architecture] or not all(isinstance(c, int) and c > 0 for c in channels):
-            raise ConfigError(f"channels={channels!r}; {architecture} has {WIDTHS[architecture]} width(s), whole numbers of at least 1")
-        first, last = channels[0], channels[-1]
-        self.size = 5 if architecture == "alexnet" else 3
-        self.layers = 1 if architecture == "alexnet" else 2
-        stem: list[nn.Module] = [
-            nn.Conv2d(in_channels, first, self.size, padding=self.size // 2, bias=architecture == "alexnet"),
-            nn.BatchNorm2d(first),
-            Activation("relu"),
-        ]
-        if architecture == "alexnet":
-            stem.append(nn.MaxPool2d(2))
-        if architecture == "resnet10":
-            stem.append(PostActResidualBlock(first, first))
-        self.stem = nn.Sequential(*stem)
-        self.transitions = nn.ModuleList([PostActResidualBlock(first, last, stride=2)] if architecture == "resnet10" else [])
-        self.blocks = nn.ModuleList(self._block(width) for width in channels)
-        pixels, hidden = HEADS[architecture]
-        self.head = PooledHead(last, pixels, hidden, num_classes)
-        _start_like_anode(self)
-
-    def _block(self, channels: int) -> nn.Module:
-        raise TypeError(f"{type(self).__name__} must define _block().")
+# --- configurations ---------------------------------------------------------------------------------------------------
 
 
-class Baseline(_Classifier):
-    """The ordinary network: residual blocks with ReLU after the addition."""
+@dataclass(frozen=True)
+class Motion:
+    """How the weights of a block move: by which evolution, on which grid, on a clock that runs how fast."""
 
-    def __init__(self, *, architecture: str, num_classes: int = 10, in_channels: int = 3, channels: Sequence[int] = (16,)) -> None:
-        super().__init__()
-        self.architecture = architecture
-        self._build(architecture, in_channels, tuple(channels), num_classes)
-
-    def _block(self, channels: int) -> nn.Module:
-        return PostActResidualBlock(channels, channels, layers=self.layers, size=self.size, bias=self.architecture == "alexnet")
-
-
-class Anodev2(_Classifier):
-    """The network with ODE blocks and evolving weights.
-
-    steps          N_t, the Euler steps of the activations, each with its own BatchNorm
-    coupling       1: weights and activations on one grid; 2: weights on `weight_steps` steps of their own, taken at `steps` times from
-                   θ(0) to θ(1); "free": θ(t) at the activations' own time, for any solver
-    evolution      by name: "static" (Neural ODE), "rda", "linear", "conv", "hyper", "diffusion" (of N-jet scales); or one for each part
-                   of a filter's state, {"alpha": "linear", "s": "diffusion"}. Its further options go to `evolution_options`
-    nonlinearity, around, wave_numbers, antidiffusion   those of `RDA`
-    memory         K of eq. 5d: None (Dirac), "exponential", "box", or {"kind": "exponential", "rate": 5.0, "normalise": true}
-    norm           "batch", a set per step: Euler steps only; "group": any solver
-    solver         None: Euler, `steps` steps, checkpointed gradient
-    """
-
-    def __init__(
-        self,
-        *,
-        architecture: str,
-        num_classes: int = 10,
-        in_channels: int = 3,
-        channels: Sequence[int] = (16,),
-        steps: int = 5,
-        coupling: "int | str" = 1,
-        weight_steps: int | None = None,
-        evolution: "str | Mapping[str, str]" = "rda",
-        evolution_options: Mapping[str, Any] | None = None,
-        nonlinearity: str = "tanh",
-        around: str = "weights",
-        wave_numbers: str = "integer",
-        antidiffusion: float | None = None,
-        memory: Any = None,
-        filters: str = "pixel",
-        filter_options: Mapping[str, Any] | None = None,
-        conv_options: Mapping[str, Any] | None = None,
-        norm: str = "batch",
-        solver: "SolverConfig | Mapping[str, Any] | None" = None,
-    ) -> None:
-        super().__init__()
-        if filters not in FILTERS:
-            raise ConfigError(f"unknown filters {filters!r}; known: {', '.join(FILTERS)}")
-        if not isinstance(steps, int) or steps < 1:
-            raise ConfigError(f"steps={steps!r}; N_t is a whole number of at least 1")
-        self.architecture, self.filters, self.steps, self.norm = architecture, filters, steps, norm
-        self.evolution, self.memory = evolution, memory
-        self.grid, self.clock = _coupled_grid(coupling, steps, weight_steps)
-        rda = dict(nonlinearity=nonlinearity, around=around, wave_numbers=wave_numbers, antidiffusion=antidiffusion)
-        self.evolution_options = {**(rda if evolution == "rda" else {}), **(evolution_options or {})}
-        if isinstance(evolution, Mapping) and "rda" in evolution.values():
-            self.evolution_options = {
-                part: {**(rda if kind == "rda" else {}), **self.evolution_options.get(part, {})} for part, kind in evolution.items()
-            }
-        self.filter_options, self.conv_options = dict(filter_options or {}), dict(conv_options or {})
-        self.solver = SolverConfig.of(dict(method="euler", steps=steps) if solver is None else solver)
-        self._build(architecture, in_channels, tuple(channels), num_classes)
-        for name, module in self.named_modules():
-            if isinstance(module, Filter):  # warnings call a filter by its place in the network
-                module.label = name.removesuffix(".inner").removesuffix(".filter")
-
-    def make_filter(self, inputs: int, outputs: int) -> Filter:
-        """A filter of this network's kind, evolving."""
-        options: dict[str, Any] = {"size": self.size} if self.filters == "pixel" else {}
-        if self.filters == "njet_schedule":
-            options["interval"] = (self.grid.start, self.grid.end)
-        inner = FILTERS[self.filters](inputs, outputs, **{**options, **self.filter_options})
-        return evolve(inner, self.evolution, options=self.evolution_options, memory=self.memory, grid=self.grid, clock=self.clock)
-
-    def _block(self, channels: int) -> nn.Module:
-        field = CoupledField(
-            channels, self.make_filter, layers=self.layers, norm=self.norm, steps=self.steps, conv_options=self.conv_options
-        )
-        return CoupledBlock(field, 1.0, solver=self.solver)
+    evolution: str | Mapping[str, str]
+    options: Options
+    memory: str | Options | None
+    grid: Grid
+    clock: float
 
 
-class PooledHead(nn.Module):
-    """Max pooling to `pixels` × `pixels`, then linear layers. For 32×32 images that is the paper's pooling; others end at the same size."""
+@dataclass(frozen=True, kw_only=True)
+class DiscreteConfig(ClassifierConfig):
+    """The ordinary networks."""
 
-    def __init__(self, channels: int, pixels: int, hidden: Sequence[int], num_classes: int) -> None:
-        super().__init__()
-        self.pool = nn.AdaptiveMaxPool2d(pixels)
-        widths = [channels * pixels**2, *hidden, num_classes]
-        self.linear = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
+    channels: Sequence[int] = option((16,), "width of each block: one number, two in ResNet-10")
 
-    def forward(self, h: Tensor) -> Tensor:
-        h = self.pool(h).flatten(1)
-        for index, layer in enumerate(self.linear):
-            h = layer(h)
-            h = h.relu() if index + 1 < len(self.linear) else h
-        return h
+    def check(self) -> None:
+        super().check()
+        check_widths("channels", self.channels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeuralODEConfig(Solved, DiscreteConfig):
+    """ODE blocks whose weights stand still."""
+
+    steps: int = option(2, "N_t, the Euler steps of the activations, each with its own BatchNorm")
+    filters: str = option("pixel", f"what a filter is: {', '.join(FILTERS)}")
+    filter_options: Options | None = option(None, "further options of the filters")
+    conv_options: Options | None = option(None, "how filters are applied, such as {route: dense}; see FilterConv2d")
+    norm: str = option("batch", "batch, a set per step, for Euler steps only; or group, for any solver")
+    solver: SolverOptions = option(None, "keywords of continua.solve (default: Euler, `steps` steps)")
+
+    def check(self) -> None:
+        check_choice("filters", self.filters, tuple(FILTERS))
+        if self.steps < 1:
+            raise ConfigError(f"steps={self.steps!r}; N_t is a whole number of at least 1")
+        if self.solver is None:
+            self._settle("solver", _euler(self.steps))
+        super().check()
+
+    def vary(self, **options: object) -> Self:
+        """Other `steps` are other steps of the solver too, unless the solver is one of its own."""
+        if "steps" in options and "solver" not in options and self.solver == _euler(self.steps):
+            options["solver"] = None
+        return super().vary(**options)
+
+    def motion(self) -> Motion:
+        """How the weights move: not at all."""
+        return Motion("static", {}, None, Grid(0.0, 1.0, self.steps), 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoupledConfig(NeuralODEConfig):
+    """ODE blocks whose weights evolve."""
+
+    steps: int = option(5, "N_t, the Euler steps of the activations, each with its own BatchNorm")
+    coupling: int | str = option(
+        1,
+        "1: weights and activations on one grid; 2: weights on `weight_steps` steps of their own, taken at `steps` times from θ(0) to "
+        "θ(1); free: θ(t) at the activations' own time, for any solver",
+    )
+    weight_steps: int | None = option(None, "steps of the weights in coupling 2 and free (default 10)")
+    evolution: str | Mapping[str, str] = option(
+        "rda",
+        "static, rda, linear, conv, hyper or diffusion (of N-jet scales); or one for each part of a filter's state, "
+        "{alpha: linear, s: diffusion}",
+    )
+    evolution_options: Options | None = option(None, "further options of the evolution")
+    nonlinearity: str = option("tanh", "the nonlinearity σ of rda, the reaction–diffusion–advection equation")
+    around: str = option("weights", "what the nonlinearity of rda is applied to: weights or rate")
+    wave_numbers: str = option("integer", "wave numbers of rda: integer or radian")
+    antidiffusion: float | None = option(None, "how far the diffusion of rda may be negative (default: no limit)")
+    memory: str | Options | None = option(
+        None, "K of eq. 5d: exponential, box or {kind: exponential, rate: 5.0, normalise: true} (default: Dirac)"
+    )
+
+    def check(self) -> None:
+        super().check()
+        _coupled_grid(self.coupling, self.steps, self.weight_steps)
+        kinds = [self.evolution] if isinstance(self.evolution, str) else list(self.evolution.values())
+        for name, value in self._rda().items():
+            if "rda" not in kinds and value != CoupledConfig.__dataclass_fields__[name].default:
+                raise ConfigError(
+                    f"{name}={value!r} is an option of evolution='rda', and the evolution is {self.evolution!r}; leave it out"
+                )
+
+    def motion(self) -> Motion:
+        """How the weights move: by their evolution, on the grid of the coupling."""
+        rda, own = self._rda(), self.evolution_options or {}
+        if isinstance(self.evolution, str):
+            options = {**(rda if self.evolution == "rda" else {}), **own}
+        elif "rda" in self.evolution.values():
+            options = {part: {**(rda if kind == "rda" else {}), **own.get(part, {})} for part, kind in self.evolution.items()}
+        else:
+            options = dict(own)
+        return Motion(self.evolution, options, self.memory, *_coupled_grid(self.coupling, self.steps, self.weight_steps))
+
+    def _rda(self) -> dict[str, Any]:
+        """The options that belong to the reaction–diffusion–advection equation."""
+        return dict(nonlinearity=self.nonlinearity, around=self.around, wave_numbers=self.wave_numbers, antidiffusion=self.antidiffusion)
+
+
+def _euler(steps: int) -> SolverConfig:
+    return SolverConfig(method="euler", steps=steps)
 
 
 def _coupled_grid(coupling: "int | str", steps: int, weight_steps: int | None) -> tuple[Grid, float]:
@@ -185,54 +170,181 @@ def _coupled_grid(coupling: "int | str", steps: int, weight_steps: int | None) -
     return grid, steps / (steps - 1)
 
 
+# --- the network ------------------------------------------------------------------------------------------------------
+
+
+class AnodeNet(Network):
+    """An ordinary network or its continuous form: they differ in the blocks alone."""
+
+    def __init__(self, config: DiscreteConfig, architecture: Architecture) -> None:
+        super().__init__()
+        self.options, self.architecture, channels = config, architecture, tuple(config.channels)
+        if len(channels) != WIDTHS[architecture]:
+            raise ConfigError(f"channels={channels!r}; {architecture} has {WIDTHS[architecture]} width(s), whole numbers of at least 1")
+        if isinstance(config, Solved):
+            self.solver = SolverConfig.of(config.solver)
+        first, last = channels[0], channels[-1]
+        self.size = 5 if architecture == "alexnet" else 3
+        self.layers = 1 if architecture == "alexnet" else 2
+        stem: list[nn.Module] = [
+            nn.Conv2d(config.in_channels, first, self.size, padding=self.size // 2, bias=architecture == "alexnet"),
+            nn.BatchNorm2d(first),
+            Activation("relu"),
+        ]
+        if architecture == "alexnet":
+            stem.append(nn.MaxPool2d(2))
+        if architecture == "resnet10":
+            stem.append(PostActResidualBlock(first, first))
+        self.stem = nn.Sequential(*stem)
+        self.transitions = nn.ModuleList([PostActResidualBlock(first, last, stride=2)] if architecture == "resnet10" else [])
+        self.blocks = nn.ModuleList(self.make_block(width) for width in channels)
+        pixels, hidden = HEADS[architecture]
+        self.head = PooledHead(last, pixels, hidden, config.num_classes)
+        _start_like_anode(self)
+        for name, module in self.named_modules():
+            if isinstance(module, Filter):  # warnings call a filter by its place in the network
+                module.label = name.removesuffix(".inner").removesuffix(".filter")
+
+    def make_block(self, channels: int) -> nn.Module:
+        """A block of this network's kind: residual with ReLU after the addition, or an ODE."""
+        config = self.options
+        if not isinstance(config, NeuralODEConfig):
+            return PostActResidualBlock(channels, channels, layers=self.layers, size=self.size, bias=self.architecture == "alexnet")
+        motion = config.motion()
+
+        def make_filter(inputs: int, outputs: int) -> Filter:
+            options: dict[str, Any] = {"size": self.size} if config.filters == "pixel" else {}
+            if config.filters == "njet_schedule":
+                options["interval"] = (motion.grid.start, motion.grid.end)
+            inner = FILTERS[config.filters](inputs, outputs, **{**options, **(config.filter_options or {})})
+            return evolve(inner, motion.evolution, options=motion.options, memory=motion.memory, grid=motion.grid, clock=motion.clock)
+
+        field = CoupledField(
+            channels, make_filter, layers=self.layers, norm=config.norm, steps=config.steps, conv_options=dict(config.conv_options or {})
+        )
+        return CoupledBlock(field, 1.0, solver=config.solver)
+
+
+class PooledHead(nn.Module):
+    """Max pooling to `pixels` × `pixels`, then linear layers. For 32×32 images that is the paper's pooling; others end at the same size."""
+
+    def __init__(self, channels: int, pixels: int, hidden: Sequence[int], num_classes: int) -> None:
+        super().__init__()
+        self.pool = nn.AdaptiveMaxPool2d(pixels)
+        widths = [channels * pixels**2, *hidden, num_classes]
+        self.linear = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
+
+    def forward(self, h: Tensor) -> Tensor:
+        h = self.pool(h).flatten(1)
+        for index, layer in enumerate(self.linear):
+            h = layer(h)
+            h = h.relu() if index + 1 < len(self.linear) else h
+        return h
+
+
 def _start_like_anode(net: nn.Module) -> None:
     """Xavier-uniform with gain √2 and zero bias for convolutions that have a bias, as ANODE does; PyTorch's default for the others."""
     for module in net.modules():
-        if getattr(module, "bias", None) is None:
-            continue
-        filter: Any = getattr(module, "filter", None)
-        pixels = filter.inner if hasattr(filter, "inner") else filter
-        weight = module.weight if isinstance(module, nn.Conv2d) else pixels.weight if isinstance(pixels, Pixel) else None
-        if weight is not None and weight.requires_grad:
+        weight = _pixels(module)
+        if weight is not None and weight.requires_grad and isinstance(module, nn.Conv2d | FilterConv2d) and module.bias is not None:
             nn.init.xavier_uniform_(weight, gain=sqrt(2))
-            nn.init.zeros_(module.bias)  # pyright: ignore[reportArgumentType]
+            nn.init.zeros_(module.bias)
 
 
-WIDTHS = {"alexnet": 1, "resnet4": 1, "resnet10": 2}
-HEADS: dict[str, tuple[int, tuple[int, ...]]] = {"alexnet": (8, (384, 192)), "resnet4": (4, ()), "resnet10": (2, ())}
-CHANNELS: dict[str, tuple[int, ...]] = {"alexnet": (64,), "resnet4": (16,), "resnet10": (16, 32)}
+def _pixels(module: nn.Module) -> Tensor | None:
+    """The pixels of a convolution's kernel, where it is made of pixels."""
+    if isinstance(module, FilterConv2d):
+        filter = module.filter.inner if isinstance(module.filter, Evolved) else module.filter
+        return filter.weight if isinstance(filter, Pixel) else None
+    return module.weight if isinstance(module, nn.Conv2d) else None
 
 
-def _register(
-    name: str, row: str, parameters: int, printed: str, build_class: type[_Classifier], architecture: str, **defaults: Any
-) -> None:
-    """A model of the paper: its architecture stays fixed, everything else is an option."""
-    own = [p for p in signature(build_class, eval_str=True).parameters.values() if p.name != "architecture"]
-    resolved = {p.name: {"channels": CHANNELS[architecture], **defaults}.get(p.name, p.default) for p in own}
+# --- the models of the paper ------------------------------------------------------------------------------------------
 
-    def build(**options: Any) -> Network:
-        chosen = {**resolved, **options}
-        net = build_class(architecture=architecture, **chosen)
-        net.options = {**chosen, "solver": net.solver} if "solver" in chosen else chosen
-        return net
-
-    build.__name__ = name
-    parameters_of = [p.replace(default=resolved[p.name], kind=Parameter.KEYWORD_ONLY) for p in own]
-    build.__signature__ = signature(build_class, eval_str=True).replace(parameters=parameters_of)  # pyright: ignore[reportFunctionMemberAccess]
-    # A small model that any solver suits: batch statistics per step would tie it to Euler.
-    tiny: dict[str, Any] = dict(channels=(4, 6)[: WIDTHS[architecture]], **({"norm": "group"} if build_class is Anodev2 else {}))
-    register_model(paper="ANODEV2", row=row, parameters=parameters, printed=printed, tiny=tiny)(build)
+anodev2_model = partial(register_model, paper="ANODEV2")
+ALEXNET, RESNET4, RESNET10 = (64,), (16,), (16, 32)
+C2: dict[str, Any] = dict(coupling=2, steps=2, weight_steps=10)
+TINY, TINY10 = dict(channels=(4,)), dict(channels=(4, 6))
+SMALL, SMALL10 = dict(**TINY, norm="group"), dict(**TINY10, norm="group")  # batch statistics per step would tie them to Euler
 
 
-_COUNTS: dict[str, tuple[str, tuple[int, int, int, int], tuple[str, str, str, str]]] = {
-    "alexnet": ("AlexNet", (1_756_682, 1_756_810, 1_757_514, 1_757_130), ("1756.68K", "1757.13K", "1757.51K", "1757.13K")),
-    "resnet4": ("ResNet-4", (7_706, 7_802, 8_154, 7_962), ("7.71K", "7.96K", "8.23K", "7.99K")),
-    "resnet10": ("ResNet-10", (44_186, 44_474, 45_530, 44_954), ("44.19K", "44.95K", "45.77K", "45.05K")),
-}
-for _name, (_row, _ours, _printed) in _COUNTS.items():
-    _register(_name, _row, _ours[0], _printed[0], Baseline, _name)
-    _register(f"{_name}_neural_ode", f"{_row}, Neural ODE", _ours[1], _printed[1], Anodev2, _name, evolution="static", steps=2)
-    _register(f"{_name}_anodev2_c1", f"{_row}, ANODEV2 config. 1", _ours[2], _printed[2], Anodev2, _name, coupling=1, steps=5)
-    _register(
-        f"{_name}_anodev2_c2", f"{_row}, ANODEV2 config. 2", _ours[3], _printed[3], Anodev2, _name, coupling=2, steps=2, weight_steps=10
-    )
+@anodev2_model(config=DiscreteConfig(channels=ALEXNET), row="AlexNet", parameters=1_756_682, printed="1756.68K", tiny=TINY)
+def alexnet(config: DiscreteConfig) -> AnodeNet:
+    """The ordinary AlexNet."""
+    return AnodeNet(config, "alexnet")
+
+
+@anodev2_model(config=NeuralODEConfig(channels=ALEXNET), row="AlexNet, Neural ODE", parameters=1_756_810, printed="1757.13K", tiny=SMALL)
+def alexnet_neural_ode(config: NeuralODEConfig) -> AnodeNet:
+    """AlexNet with ODE blocks whose weights stand still."""
+    return AnodeNet(config, "alexnet")
+
+
+@anodev2_model(
+    config=CoupledConfig(channels=ALEXNET), row="AlexNet, ANODEV2 config. 1", parameters=1_757_514, printed="1757.51K", tiny=SMALL
+)
+def alexnet_anodev2_c1(config: CoupledConfig) -> AnodeNet:
+    """AlexNet with weights and activations on one grid."""
+    return AnodeNet(config, "alexnet")
+
+
+@anodev2_model(
+    config=CoupledConfig(channels=ALEXNET, **C2), row="AlexNet, ANODEV2 config. 2", parameters=1_757_130, printed="1757.13K", tiny=SMALL
+)
+def alexnet_anodev2_c2(config: CoupledConfig) -> AnodeNet:
+    """AlexNet with weights on a grid of their own."""
+    return AnodeNet(config, "alexnet")
+
+
+@anodev2_model(config=DiscreteConfig(channels=RESNET4), row="ResNet-4", parameters=7_706, printed="7.71K", tiny=TINY)
+def resnet4(config: DiscreteConfig) -> AnodeNet:
+    """The ordinary ResNet-4."""
+    return AnodeNet(config, "resnet4")
+
+
+@anodev2_model(config=NeuralODEConfig(channels=RESNET4), row="ResNet-4, Neural ODE", parameters=7_802, printed="7.96K", tiny=SMALL)
+def resnet4_neural_ode(config: NeuralODEConfig) -> AnodeNet:
+    """ResNet-4 with ODE blocks whose weights stand still."""
+    return AnodeNet(config, "resnet4")
+
+
+@anodev2_model(config=CoupledConfig(channels=RESNET4), row="ResNet-4, ANODEV2 config. 1", parameters=8_154, printed="8.23K", tiny=SMALL)
+def resnet4_anodev2_c1(config: CoupledConfig) -> AnodeNet:
+    """ResNet-4 with weights and activations on one grid."""
+    return AnodeNet(config, "resnet4")
+
+
+@anodev2_model(
+    config=CoupledConfig(channels=RESNET4, **C2), row="ResNet-4, ANODEV2 config. 2", parameters=7_962, printed="7.99K", tiny=SMALL
+)
+def resnet4_anodev2_c2(config: CoupledConfig) -> AnodeNet:
+    """ResNet-4 with weights on a grid of their own."""
+    return AnodeNet(config, "resnet4")
+
+
+@anodev2_model(config=DiscreteConfig(channels=RESNET10), row="ResNet-10", parameters=44_186, printed="44.19K", tiny=TINY10)
+def resnet10(config: DiscreteConfig) -> AnodeNet:
+    """The ordinary ResNet-10."""
+    return AnodeNet(config, "resnet10")
+
+
+@anodev2_model(config=NeuralODEConfig(channels=RESNET10), row="ResNet-10, Neural ODE", parameters=44_474, printed="44.95K", tiny=SMALL10)
+def resnet10_neural_ode(config: NeuralODEConfig) -> AnodeNet:
+    """ResNet-10 with ODE blocks whose weights stand still."""
+    return AnodeNet(config, "resnet10")
+
+
+@anodev2_model(
+    config=CoupledConfig(channels=RESNET10), row="ResNet-10, ANODEV2 config. 1", parameters=45_530, printed="45.77K", tiny=SMALL10
+)
+def resnet10_anodev2_c1(config: CoupledConfig) -> AnodeNet:
+    """ResNet-10 with weights and activations on one grid."""
+    return AnodeNet(config, "resnet10")
+
+
+@anodev2_model(
+    config=CoupledConfig(channels=RESNET10, **C2), row="ResNet-10, ANODEV2 config. 2", parameters=44_954, printed="45.05K", tiny=SMALL10
+)
+def resnet10_anodev2_c2(config: CoupledConfig) -> AnodeNet:
+    """ResNet-10 with weights on a grid of their own."""
+    return AnodeNet(config, "resnet10")

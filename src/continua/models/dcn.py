@@ -5,19 +5,21 @@
 One class builds all ten models of the paper; they differ in what a filter is, in whether a block is an ODE, and in where N-jets are used.
 """
 
-from collections.abc import Mapping, Sequence
-from inspect import Parameter, signature
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from typing import Any
 
 from torch import Tensor, nn
 
 from continua.blocks import Activation, ConvField, ODEBlock, ResidualBlock, group_norm
-from continua.errors import ConfigError
+from continua.errors import ConfigError, unknown_name
 from continua.filters import Filter, FilterConv2d, NJet, Pixel, ScheduledNJet
+from continua.models.config import ClassifierConfig, InTime, ModelConfig, Options, check_style, check_widths
 from continua.models.network import Network
 from continua.models.registry import register_model
 from continua.ode import SolverConfig
+from continua.options import option
 
 SCHEDULES: dict[str, dict[str, str]] = {
     "sigma_t": dict(scale="linear"),
@@ -27,52 +29,118 @@ SCHEDULES: dict[str, dict[str, str]] = {
 FILTERS = ("pixel", "njet", "njet_pair", *SCHEDULES)
 
 
-class DCN(Network):
-    """Deep Continuous Network and its baselines. The registered models fix `filters`, `continuous`, `everywhere`."""
+# --- configurations ---------------------------------------------------------------------------------------------------
 
-    def __init__(
-        self,
-        *,
-        filters: str = "njet",
-        continuous: bool = True,
-        everywhere: bool = False,
-        num_classes: int = 10,
-        in_channels: int = 3,
-        channels: Sequence[int] = (32, 64, 128),
-        order: int = 2,
-        activation: str = "celu",
-        norm_groups: "int | str" = 32,
-        t1: float = 2.0,
-        solver: "SolverConfig | Mapping[str, Any] | None" = None,
-        stem_padding: int = 0,
-        augment_channels: int = 0,
-        conv_options: Mapping[str, Any] | None = None,
-        filter_options: Mapping[str, Any] | None = None,
-    ) -> None:
+
+@dataclass(frozen=True, kw_only=True)
+class DCNConfig(ClassifierConfig):
+    """What all ten models have."""
+
+    channels: Sequence[int] = option((32, 64, 128), "width of each block")
+    activation: str = option("celu", "celu, relu, gelu, silu, tanh, ...")
+    norm_groups: int | str = option(32, 'groups of the GroupNorms at most, or "channels" for one per channel')
+    conv_options: Options | None = option(None, "how filters are applied, such as {discretisation: hybrid}; see FilterConv2d")
+    filter_options: Options | None = option(None, "further options of the filters, such as {sigma_bounds: [0.5, 4]}")
+
+    def check(self) -> None:
+        super().check()
+        check_widths("channels", self.channels)
+        check_style(self.activation, self.norm_groups)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PixelStem(ModelConfig):
+    """A first convolution of 3×3 pixels."""
+
+    stem_padding: int = option(0, "zeros around the image before the first convolution")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jets(ModelConfig):
+    """Filters that are N-jets."""
+
+    order: int = option(2, "highest Gaussian derivative of the N-jets")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Augmented(InTime):
+    """ODE blocks whose state may be wider than their input."""
+
+    augment_channels: int = option(0, "channels of zeros added to the state of every ODE block (Dupont et al. 2019)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResidualConfig(PixelStem, DCNConfig):
+    """Residual blocks of pixel filters."""
+
+    activation: str = option("relu", "celu, relu, gelu, silu, tanh, ...")
+
+
+@dataclass(frozen=True, kw_only=True)
+class JetResidualConfig(Jets, ResidualConfig):
+    """Residual blocks of N-jets."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FullJetResidualConfig(Jets, DCNConfig):
+    """N-jets in stem, residual blocks and transitions."""
+
+    activation: str = option("relu", "celu, relu, gelu, silu, tanh, ...")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ODEConfig(Augmented, PixelStem, DCNConfig):
+    """ODE blocks of pixel filters."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JetODEConfig(Jets, ODEConfig):
+    """ODE blocks of N-jets."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FullJetODEConfig(Jets, Augmented, DCNConfig):
+    """N-jets in stem, ODE blocks and transitions."""
+
+
+# --- the network ------------------------------------------------------------------------------------------------------
+
+
+class DCN(Network):
+    """Deep Continuous Network and its baselines.
+
+    Its configuration says whether blocks are ODEs (`InTime`) and whether stem and transitions are pixels (`PixelStem`); `filters` is what
+    the blocks' filters are: pixel, njet, njet_pair, sigma_t, sigma_t2 or sigma_alpha_t.
+    """
+
+    def __init__(self, config: DCNConfig | None = None, *, filters: str = "njet") -> None:
         super().__init__()
         if filters not in FILTERS:
-            raise ConfigError(f"unknown filters {filters!r}; known: {', '.join(FILTERS)}")
-        if augment_channels and not continuous:
-            raise ConfigError("augment_channels widens the state of an ODE; a residual network has none, so it must be 0")
-        if isinstance(channels, str) or not channels or not all(isinstance(width, int) and width > 0 for width in channels):
-            raise ConfigError(
-                f"channels={channels!r}; expected the widths of the blocks, whole numbers of at least 1, such as (32, 64, 128)"
-            )
-        self.filters, self.continuous, self.order = filters, continuous, order
-        self.activation, self.norm_groups = activation, norm_groups
-        self.end, self.solver, self.augment = t1, SolverConfig.of(solver), augment_channels
-        self.conv_options, self.filter_options = dict(conv_options or {}), dict(filter_options or {})
-        self.in_channels, self.channels = in_channels, tuple(channels)
-        channels = self.channels
-        self.stem = self._stem(in_channels, channels[0], stem_padding, everywhere)
-        self.blocks = nn.ModuleList(self.make_block(width) for width in channels)
-        self.transitions = nn.ModuleList(Down(self, narrow, wide, everywhere) for narrow, wide in pairwise(channels))
-        self.head = Head(channels[-1], num_classes, activation, norm_groups)
+            raise unknown_name("filters", filters, FILTERS)
+        self.options = config = JetODEConfig() if config is None else config
+        if isinstance(config, Jets) != (filters != "pixel"):
+            raise ConfigError(f"filters={filters!r} do not go with {type(config).__name__}: N-jets have an order (Jets), pixels have none")
+        self.filters, self.order = filters, config.order if isinstance(config, Jets) else 0
+        self.activation, self.norm_groups = config.activation, config.norm_groups
+        self.conv_options, self.filter_options = dict(config.conv_options or {}), dict(config.filter_options or {})
+        self._in_channels, self.channels = config.in_channels, tuple(config.channels)
+        self.end, self.augment = 0.0, config.augment_channels if isinstance(config, Augmented) else 0
+        if isinstance(config, InTime):
+            self.end, self.solver = config.t1, SolverConfig.of(config.solver)
+        self.stem = self._stem(config)
+        self.blocks = nn.ModuleList(self.make_block(width) for width in self.channels)
+        jets = not isinstance(config, PixelStem)
+        self.transitions = nn.ModuleList(Down(self, narrow, wide, jets) for narrow, wide in pairwise(self.channels))
+        self.head = Head(self.channels[-1], config.num_classes, config.activation, config.norm_groups)
         self._label_filters()
+
+    @property
+    def in_channels(self) -> int:
+        return self._in_channels
 
     def make_block(self, channels: int) -> nn.Module:
         """A block of this network's kind, for maps of that many channels."""
-        if not self.continuous:
+        if self.solver is None:
             return ResidualBlock(
                 channels, self.make_filter, activation=self.activation, norm_groups=self.norm_groups, conv_options=self.conv_options
             )
@@ -96,10 +164,11 @@ class DCN(Network):
         sharing = "pair" if self.filters == "njet_pair" else "layer"
         return NJet(inputs, outputs, **{"order": self.order, "sharing": sharing, **self.filter_options})
 
-    def _stem(self, inputs: int, outputs: int, padding: int, everywhere: bool) -> FilterConv2d:
-        if everywhere:
-            return FilterConv2d(NJet(inputs, outputs, order=self.order, **self.filter_options), **self.conv_options)
-        return FilterConv2d(Pixel(inputs, outputs, size=3), padding=padding, bias=True)
+    def _stem(self, config: DCNConfig) -> FilterConv2d:
+        inputs, outputs = self.in_channels, self.channels[0]
+        if isinstance(config, PixelStem):
+            return FilterConv2d(Pixel(inputs, outputs, size=3), padding=config.stem_padding, bias=True)
+        return FilterConv2d(NJet(inputs, outputs, order=self.order, **self.filter_options), **self.conv_options)
 
     def _label_filters(self) -> None:
         """Warnings call a filter by its place in the network."""
@@ -111,11 +180,11 @@ class DCN(Network):
 class Down(nn.Module):
     """norm → act → strided convolution: half the size, more channels."""
 
-    def __init__(self, net: DCN, narrow: int, wide: int, everywhere: bool) -> None:
+    def __init__(self, net: DCN, narrow: int, wide: int, jets: bool) -> None:
         super().__init__()
         self.norm = group_norm(narrow, net.norm_groups)
         self.act = Activation(net.activation)
-        if everywhere:
+        if jets:
             self.conv = FilterConv2d(NJet(narrow, wide, order=net.order, **net.filter_options), stride=2, **net.conv_options)
         else:
             self.conv = FilterConv2d(Pixel(narrow, wide, size=4), stride=2, padding=1, bias=True)
@@ -142,37 +211,66 @@ class Head(nn.Module):
         return self.linear(self.dropout(self.pool(h)))
 
 
-FIXED = ("filters", "continuous", "everywhere")
+# --- the models of the paper ------------------------------------------------------------------------------------------
+
+dcn_model = partial(register_model, paper="DCN", tiny=dict(channels=(4, 8, 8)))
 
 
-def _register(
-    name: str, row: str, parameters: int, printed: str, *, filters: str, continuous: bool, everywhere: bool = False, **defaults: Any
-) -> None:
-    """One of the paper's models: what makes it what it is stays fixed, the other arguments of `DCN` are its options."""
-    own = [p for p in signature(DCN, eval_str=True).parameters.values() if p.name not in FIXED]
-    resolved = {p.name: defaults.get(p.name, p.default) for p in own}
-
-    def build(**options: Any) -> DCN:
-        chosen = {**resolved, **options}
-        net = DCN(filters=filters, continuous=continuous, everywhere=everywhere, **chosen)
-        net.options = {**chosen, "solver": net.solver}
-        return net
-
-    build.__name__ = name
-    build.__signature__ = signature(DCN, eval_str=True).replace(
-        parameters=[p.replace(default=resolved[p.name], kind=Parameter.KEYWORD_ONLY) for p in own]
-    )  # pyright: ignore[reportFunctionMemberAccess]
-    register_model(paper="DCN", row=row, parameters=parameters, printed=printed, tiny=dict(channels=(4, 8, 8)))(build)
+@dcn_model(config=ResidualConfig, row="ResNet-blocks", parameters=554_634, printed="555K")
+def resnet_blocks(config: DCNConfig) -> DCN:
+    """Residual blocks of 3×3 pixels."""
+    return DCN(config, filters="pixel")
 
 
-_RESIDUAL: dict[str, Any] = dict(continuous=False, activation="relu")
-_register("resnet_blocks", "ResNet-blocks", 554_634, "555K", filters="pixel", **_RESIDUAL)
-_register("resnet_srf_blocks", "ResNet-SRF-blocks", 425_616, "426K", filters="njet", **_RESIDUAL)
-_register("resnet_srf_full", "ResNet-SRF-full", 322_707, "323K", filters="njet", everywhere=True, **_RESIDUAL)
-_register("odenet", "ODE-Net", 559_562, "560K", filters="pixel", continuous=True, activation="relu", t1=1.0)
-_register("dcn_ode", "DCN-ODE", 428_752, "429K", filters="njet", continuous=True)
-_register("dcn_full", "DCN-full", 325_843, "326K", filters="njet", continuous=True, everywhere=True, norm_groups="channels")
-_register("dcn_sigma_ji", "DCN σ_ji", 472_202, "472K", filters="njet_pair", continuous=True)
-_register("dcn_sigma_t", "DCN σ(t)", 428_758, "—", filters="sigma_t", continuous=True)
-_register("dcn_sigma_t2", "DCN σ(t²)", 428_764, "—", filters="sigma_t2", continuous=True)
-_register("dcn_sigma_alpha_t", "DCN σ(t), α(t)", 689_494, "—", filters="sigma_alpha_t", continuous=True)
+@dcn_model(config=JetResidualConfig, row="ResNet-SRF-blocks", parameters=425_616, printed="426K")
+def resnet_srf_blocks(config: DCNConfig) -> DCN:
+    """Residual blocks of N-jets."""
+    return DCN(config, filters="njet")
+
+
+@dcn_model(config=FullJetResidualConfig, row="ResNet-SRF-full", parameters=322_707, printed="323K")
+def resnet_srf_full(config: DCNConfig) -> DCN:
+    """A residual network of N-jets throughout."""
+    return DCN(config, filters="njet")
+
+
+@dcn_model(config=ODEConfig(activation="relu", t1=1.0), row="ODE-Net", parameters=559_562, printed="560K")
+def odenet(config: DCNConfig) -> DCN:
+    """ODE blocks of 3×3 pixels."""
+    return DCN(config, filters="pixel")
+
+
+@dcn_model(config=JetODEConfig, row="DCN-ODE", parameters=428_752, printed="429K")
+def dcn_ode(config: DCNConfig) -> DCN:
+    """ODE blocks of N-jets with one σ per layer."""
+    return DCN(config, filters="njet")
+
+
+@dcn_model(config=FullJetODEConfig(norm_groups="channels"), row="DCN-full", parameters=325_843, printed="326K")
+def dcn_full(config: DCNConfig) -> DCN:
+    """ODE blocks, and N-jets throughout."""
+    return DCN(config, filters="njet")
+
+
+@dcn_model(config=JetODEConfig, row="DCN σ_ji", parameters=472_202, printed="472K")
+def dcn_sigma_ji(config: DCNConfig) -> DCN:
+    """N-jets with one σ for each pair of channels."""
+    return DCN(config, filters="njet_pair")
+
+
+@dcn_model(config=JetODEConfig, row="DCN σ(t)", parameters=428_758, printed="—")
+def dcn_sigma_t(config: DCNConfig) -> DCN:
+    """N-jets with log₂ σ linear in t."""
+    return DCN(config, filters="sigma_t")
+
+
+@dcn_model(config=JetODEConfig, row="DCN σ(t²)", parameters=428_764, printed="—")
+def dcn_sigma_t2(config: DCNConfig) -> DCN:
+    """N-jets with log₂ σ quadratic in t."""
+    return DCN(config, filters="sigma_t2")
+
+
+@dcn_model(config=JetODEConfig, row="DCN σ(t), α(t)", parameters=689_494, printed="—")
+def dcn_sigma_alpha_t(config: DCNConfig) -> DCN:
+    """N-jets with log₂ σ and α linear in t."""
+    return DCN(config, filters="sigma_alpha_t")

@@ -6,26 +6,29 @@ field. Continuous filters are counted as the dense kernel of their present size.
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from continua.blocks import Activation, ConvField, CoupledField, ERKStep, IRKStep, ODEBlock, Period, PostActResidualBlock, ResidualBlock
 from continua.filters import Evolved, Filter, FilterConv2d, NJet, Pixel, ScheduledNJet
 from continua.models.anodev2 import PooledHead
 from continua.models.dcn import Down, Head
-from continua.models.flops import FlopCount
-from continua.models.frozen import pixels
+from continua.models.export import pixels
 from continua.models.network import Network
+from continua.models.reconstruction import Encoder, ImageHead, Squeeze
 from continua.models.registry import create_model, model_entry
-from continua.models.rk_parts import ImageNetStem, LastHead, MultiscaleHead, Transition
+from continua.models.rknet.network import ImageNetStem, LastHead, MultiscaleHead, Transition
 
 Size = tuple[int, ...]
+Function = Callable[..., Any]
+INITIALISERS = {function for function in vars(nn.init).values() if callable(function)}
 
 
 @dataclass(frozen=True)
@@ -45,16 +48,20 @@ class Part:
 
 @dataclass(frozen=True)
 class Description:
-    """A network as a list of parts. `flops`: one image, one evaluation of each field. `multiscale`: the head reads all blocks."""
+    """A network as a list of parts. `flops`: one image, one evaluation of each field.
+
+    `multiscale`: the head reads all blocks. `idle`: parameters that no image meets, of the head of a decoder's encoder.
+    """
 
     name: str
     image: Size
     parts: tuple[Part, ...]
     multiscale: bool = False
+    idle: int = 0
 
     @property
     def parameters(self) -> int:
-        return sum(part.parameters for part in self.parts)
+        return self.idle + sum(part.parameters for part in self.parts)
 
     @property
     def flops(self) -> int:
@@ -64,21 +71,22 @@ class Description:
 class _Blank(TorchFunctionMode):
     """Every random number is 0, so a network is built in no time, and N-jets have σ = 2^0 = 1, the median of their initialisation."""
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Function, types: object, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> object:
         if func is torch.randn:
             return torch.zeros(*args, **(kwargs or {}))
-        tensor: Any = (kwargs or {}).get("tensor", args[0] if args else None)
-        if func in (torch.Tensor.uniform_, torch.Tensor.normal_) or getattr(func, "__module__", None) == nn.init.__name__:
-            return tensor.detach().zero_()
+        if func in (torch.Tensor.uniform_, torch.Tensor.normal_) or func in INITIALISERS:
+            return (kwargs or {}).get("tensor", *args[:1]).detach().zero_()
         return func(*args, **(kwargs or {}))
 
 
-def describe_model(name: str, **options: Any) -> Description:
+def describe_model(name: str, **options: object) -> Description:
     """A registered model as it is before training, with σ = 1 in all N-jets, for an image of its usual size."""
     entry = model_entry(name)
     with _Blank():
         net = create_model(name, **options)
-    return describe(net, (options.get("in_channels", 3), entry.image_size, entry.image_size))
+    return describe(net, (net.in_channels or 3, entry.image_size, entry.image_size))
 
 
 @torch.no_grad()
@@ -86,30 +94,39 @@ def describe(net: Network, image: Size) -> Description:
     """The parts of a network for one image of (channels, height, width)."""
     parts: list[Part] = []
 
-    def walk(name: str, module: nn.Module, real: nn.Module, h: Any) -> Tensor:
+    def walk(name: str, module: nn.Module, real: nn.Module, h: "Tensor | list[Tensor]") -> Tensor:
         block = module if isinstance(module, ODEBlock) else None
+        last = h if isinstance(h, Tensor) else h[-1]
         with FlopCount(shapes_only=True) as count:
-            out = h if block is not None else module(h)
+            out = last if block is not None else module(h)
             if block is not None:
-                block.field(h.new_zeros(()), h.new_zeros(1, h.shape[1] + block.augment, *h.shape[2:]))
+                block.field(last.new_zeros(()), last.new_zeros(1, last.shape[1] + block.augment, *last.shape[2:]))
         size = sum(parameter.numel() for parameter in real.parameters())
         interval = None if block is None else (block.t0, block.t1)
-        h = h if isinstance(h, Tensor) else h[-1]
-        parts.append(Part(name, _kind(real), tuple(layers(real)), _size(h), _size(out), size, count.flops, interval, _note(real)))
+        parts.append(Part(name, _kind(real), tuple(layers(real)), _size(last), _size(out), size, count.flops, interval, _note(real)))
         return out
 
     shadow = _shadow(net).eval()  # batch norm would refuse to train on the one image
     # Nothing in a Runge–Kutta network looks at numbers, so its walk needs none: the ImageNet ones would take seconds.
     device = "meta" if any(isinstance(block, Period) for block in net.blocks) else "cpu"
     shadow, states = shadow.to(device), []
-    h = walk("stem", shadow.stem, net.stem, torch.zeros(1, *image, device=device))
-    for index, block in enumerate(shadow.blocks):
-        if index and not isinstance(net.transitions[index - 1], nn.Identity):
-            h = walk(f"transition {index}", shadow.transitions[index - 1], net.transitions[index - 1], h)
-        h = walk(f"block {index + 1}", block, net.blocks[index], h)
-        states.append(h)
+    h = torch.zeros(1, *image, device=device)
+    for (name, module), (_, real) in zip(_places(shadow), _places(net), strict=True):
+        h = walk(name, module, real, h)
+        states += [h] if name.startswith("block") else []
+    idle = sum(parameter.numel() for parameter in net.stem.network.head.parameters()) if isinstance(net.stem, Encoder) else 0
     walk("head", shadow.head, net.head, states if net.multiscale else h)
-    return Description(net.name or type(net).__name__, tuple(image), tuple(parts), net.multiscale)
+    return Description(net.title, tuple(image), tuple(parts), net.multiscale, idle)
+
+
+def _places(net: Network, prefix: str = "") -> list[tuple[str, nn.Module]]:
+    """Names and modules in the order of the walk, all but the head. A decoder's walk begins with that of its encoder."""
+    places = _places(net.stem.network, "encoder ") if isinstance(net.stem, Encoder) else [(f"{prefix}stem", net.stem)]
+    for index, block in enumerate(net.blocks):
+        if index and not isinstance(net.transitions[index - 1], nn.Identity):
+            places.append((f"{prefix}transition {index}", net.transitions[index - 1]))
+        places.append((f"{prefix}block {index + 1}", block))
+    return places
 
 
 @singledispatch
@@ -200,6 +217,16 @@ def _(module: Head) -> list[str]:
 
 
 @layers.register
+def _(module: Squeeze) -> list[str]:
+    return ["×2", *layers(module.conv)]
+
+
+@layers.register
+def _(module: ImageHead) -> list[str]:
+    return ["×2", "norm", *layers(module.act), *layers(module.conv)]
+
+
+@layers.register
 def _(module: ERKStep) -> list[str]:
     kernel = ("1×1, " if module.bottleneck else "") + layers(module.growths[0].conv)[0].removeprefix("conv ")
     each = f"{module.m} × ({kernel})" if module.m > 1 else kernel
@@ -278,7 +305,7 @@ def _kind(module: nn.Module) -> str:
         return "residual"
     if isinstance(module, Period):
         return "period"
-    return "head" if isinstance(module, Head | PooledHead | LastHead | MultiscaleHead) else "plain"
+    return "head" if isinstance(module, Head | PooledHead | LastHead | MultiscaleHead | ImageHead) else "plain"
 
 
 def _note(module: nn.Module) -> str:
@@ -292,3 +319,45 @@ def _note(module: nn.Module) -> str:
 
 def _size(h: Tensor) -> Size:
     return tuple(h.shape[1:])
+
+
+# --- counting arithmetic ----------------------------------------------------------------------------------------------
+
+Both = int | tuple[int, int]  # one number for both axes, or one for each
+PRODUCTS = (torch.matmul, torch.mm, torch.bmm, torch.Tensor.matmul, torch.Tensor.__matmul__, torch.Tensor.mm, torch.Tensor.bmm)
+
+
+class FlopCount(TorchFunctionMode):
+    """`with FlopCount() as count: net(images)`; then `count.flops`: 2 × multiply–adds of convolutions and matrix products.
+
+    The numbers are those of `torch.utils.flop_counter` (a test compares them), without the seconds that its import of PyTorch's compiler
+    takes. With `shapes_only`, convolutions return zeros of the right shape.
+    """
+
+    def __init__(self, shapes_only: bool = False) -> None:
+        super().__init__()
+        self.flops = 0
+        self.shapes_only = shapes_only
+
+    def __torch_function__(
+        self, func: Function, types: object, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> object:
+        kwargs = kwargs or {}
+        if func is functional.conv2d:
+            out = _zeros_like_conv2d(*args, **kwargs) if self.shapes_only else func(*args, **kwargs)
+            self.flops += 2 * out.numel() * args[1][0].numel()
+            return out
+        out = func(*args, **kwargs)
+        if func is functional.linear or func in PRODUCTS:
+            self.flops += 2 * out.numel() * args[0].shape[-1]
+        return out
+
+
+def _zeros_like_conv2d(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Both = 1, padding: "Both | str" = 0, dilation: Both = 1, groups: int = 1
+) -> Tensor:
+    if isinstance(padding, str):
+        return functional.conv2d(x, weight, bias, stride, padding, dilation, groups)
+    steps, rims, gaps = ((value, value) if isinstance(value, int) else value for value in (stride, padding, dilation))
+    size = [(x.shape[2 + axis] + 2 * rims[axis] - gaps[axis] * (weight.shape[2 + axis] - 1) - 1) // steps[axis] + 1 for axis in (0, 1)]
+    return x.new_zeros(len(x), len(weight), *size)

@@ -7,8 +7,8 @@
 The down-sampling blocks belong to the stem: the states that the study compares begin after them. Filters are pixels, norms are GroupNorm.
 """
 
-from collections.abc import Mapping
-from inspect import Parameter, signature
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch import nn
@@ -16,47 +16,79 @@ from torch import nn
 from continua.blocks import ConvField, ODEBlock, ResidualBlock
 from continua.errors import ConfigError
 from continua.filters import FilterConv2d, Pixel
+from continua.models.config import ClassifierConfig, InTime, ModelConfig, check_counts, check_style
 from continua.models.dcn import Head
 from continua.models.network import Network
 from continua.models.registry import register_model
 from continua.ode import SolverConfig
+from continua.options import option
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureConfig(ClassifierConfig):
+    """What all three networks have."""
+
+    width: int = option(256, "channels of the blocks")
+    num_blocks: int = option(1, "blocks after the stem")
+    dropout: float = option(0.5, "share of the features left out in training, before the linear layer")
+    norm_groups: int | str = option(32, 'groups of the GroupNorms at most, or "channels" for one per channel')
+    activation: str = option("relu", "relu, celu, gelu, silu, tanh, ...")
+
+    def check(self) -> None:
+        super().check()
+        check_counts(width=self.width, num_blocks=self.num_blocks)
+        check_style(self.activation, self.norm_groups)
+        if not 0 <= self.dropout < 1:
+            raise ConfigError(f"dropout={self.dropout!r}; expected a probability of at least 0 and below 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResidualStem(ModelConfig):
+    """A stem of two down-sampling residual blocks."""
+
+    stem_width: int | None = option(None, "channels of the stem (default: a quarter of the width)")
+
+    def check(self) -> None:
+        super().check()
+        check_counts(stem_width=self.stem_width)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResidualNetConfig(ResidualStem, FeatureConfig):
+    """Residual stem, residual blocks."""
+
+    num_blocks: int = option(6, "blocks after the stem")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ODEOnlyConfig(InTime, FeatureConfig):
+    """A strided convolution, ODE blocks."""
+
+    t1: float = option(1.0, "end time T of every ODE block, which starts at 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResODEConfig(ResidualStem, ODEOnlyConfig):
+    """Residual stem, ODE blocks."""
 
 
 class FeatureNet(Network):
-    """A stem, blocks of one width and resolution, a head. The registered models fix `residual_stem` and `continuous`."""
+    """A stem, blocks of one width and resolution, a head. Its configuration says whether the stem is residual and the blocks are ODEs."""
 
-    def __init__(
-        self,
-        *,
-        residual_stem: bool,
-        continuous: bool,
-        num_classes: int = 10,
-        in_channels: int = 3,
-        width: int = 256,
-        stem_width: int | None = None,
-        num_blocks: int = 1,
-        dropout: float = 0.5,
-        norm_groups: "int | str" = 32,
-        activation: str = "relu",
-        t1: float = 1.0,
-        solver: "SolverConfig | Mapping[str, Any] | None" = None,
-    ) -> None:
+    def __init__(self, config: FeatureConfig) -> None:
         super().__init__()
-        for name, value in dict(num_classes=num_classes, width=width, stem_width=stem_width or 1, num_blocks=num_blocks).items():
-            if not isinstance(value, int) or value < 1:
-                raise ConfigError(f"{name}={value!r}; expected a whole number of at least 1")
-        if not 0 <= dropout < 1:
-            raise ConfigError(f"dropout={dropout!r}; expected a probability of at least 0 and below 1")
-        self.width, self.activation, self.norm_groups = width, activation, norm_groups
-        self.end = t1
-        self.solver = SolverConfig.of(solver) if continuous else None
-        if residual_stem:
-            self.stem = self._residual_stem(in_channels, stem_width or max(1, width // 4))
+        self.options = config
+        self.width, self.activation, self.norm_groups = config.width, config.activation, config.norm_groups
+        self.end = 0.0
+        if isinstance(config, InTime):
+            self.end, self.solver = config.t1, SolverConfig.of(config.solver)
+        if isinstance(config, ResidualStem):
+            self.stem = self._residual_stem(config.in_channels, config.stem_width or max(1, config.width // 4))
         else:
-            self.stem = FilterConv2d(Pixel(in_channels, width, size=4), stride=2, padding=1, bias=True)
-        self.blocks = nn.ModuleList(self.make_block() for _ in range(num_blocks))
-        self.transitions = nn.ModuleList(nn.Identity() for _ in range(num_blocks - 1))
-        self.head = Head(width, num_classes, activation, norm_groups, dropout)
+            self.stem = FilterConv2d(Pixel(config.in_channels, config.width, size=4), stride=2, padding=1, bias=True)
+        self.blocks = nn.ModuleList(self.make_block() for _ in range(config.num_blocks))
+        self.transitions = nn.ModuleList(nn.Identity() for _ in range(config.num_blocks - 1))
+        self.head = Head(config.width, config.num_classes, config.activation, config.norm_groups, config.dropout)
 
     def make_block(self) -> nn.Module:
         """A block of this network's kind."""
@@ -74,29 +106,22 @@ class FeatureNet(Network):
         )
 
 
-FIXED = ("residual_stem", "continuous")
-OF_ODES = ("t1", "solver")
+feature_model = partial(register_model, paper="ODE-Net features", tiny=dict(width=8, num_blocks=1))
 
 
-def _register(name: str, row: str, parameters: int, printed: str, *, residual_stem: bool, continuous: bool, num_blocks: int) -> None:
-    """One row of the paper's Table 1: what makes it what it is stays fixed, the other arguments of `FeatureNet` are its options."""
-    left_out = set(FIXED) | (set() if continuous else set(OF_ODES)) | (set() if residual_stem else {"stem_width"})
-    own = [p for p in signature(FeatureNet, eval_str=True).parameters.values() if p.name not in left_out]
-    resolved = {p.name: p.default for p in own} | {"num_blocks": num_blocks}
-
-    def build(**options: Any) -> FeatureNet:
-        chosen = {**resolved, **options}
-        net = FeatureNet(residual_stem=residual_stem, continuous=continuous, **chosen)
-        net.options = {**chosen, "solver": net.solver} if continuous else chosen
-        return net
-
-    build.__name__ = name
-    parts = [p.replace(default=resolved[p.name], kind=Parameter.KEYWORD_ONLY) for p in own]
-    build.__signature__ = signature(FeatureNet, eval_str=True).replace(parameters=parts)  # pyright: ignore[reportFunctionMemberAccess]
-    tiny = dict(width=8, num_blocks=min(2, num_blocks))
-    register_model(paper="ODE-Net features", row=row, parameters=parameters, printed=printed, tiny=tiny)(build)
+@feature_model(config=ResidualNetConfig, row="Residual Net", parameters=7_921_290, printed="7.92M", tiny=dict(width=8, num_blocks=2))
+def residual_net(config: ResidualNetConfig) -> FeatureNet:
+    """Residual blocks throughout."""
+    return FeatureNet(config)
 
 
-_register("residual_net", "Residual Net", 7_921_290, "7.92M", residual_stem=True, continuous=False, num_blocks=6)
-_register("res_ode_net", "Res-ODE Net", 2_023_562, "2.02M", residual_stem=True, continuous=True, num_blocks=1)
-_register("ode_only_net", "ODE-only Net", 1_201_930, "1.20M", residual_stem=False, continuous=True, num_blocks=1)
+@feature_model(config=ResODEConfig, row="Res-ODE Net", parameters=2_023_562, printed="2.02M", tiny=dict(width=8, num_blocks=1))
+def res_ode_net(config: ResODEConfig) -> FeatureNet:
+    """A residual stem, then an ODE block."""
+    return FeatureNet(config)
+
+
+@feature_model(config=ODEOnlyConfig, row="ODE-only Net", parameters=1_201_930, printed="1.20M", tiny=dict(width=8, num_blocks=1))
+def ode_only_net(config: ODEOnlyConfig) -> FeatureNet:
+    """One strided convolution, then an ODE block."""
+    return FeatureNet(config)

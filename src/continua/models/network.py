@@ -3,13 +3,14 @@
 import copy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from continua.blocks import ODEBlock, Period
 from continua.errors import ConfigError
+from continua.models.config import ClassifierConfig, ModelConfig
 from continua.ode import SolverConfig, Stats, broadcast_time
 
 EndTimes = Mapping[int, "float | Tensor"]
@@ -18,11 +19,11 @@ EndTimes = Mapping[int, "float | Tensor"]
 class Network(nn.Module):
     """A stem, blocks that carry the state with transitions between them, and a head.
 
-    A subclass sets `stem`, `blocks`, `transitions` (one fewer), `head`, and `options`: the keyword arguments that build it again.
+    A subclass sets `stem`, `blocks`, `transitions` (one fewer) and `head`; `create_model` sets `name` and `options`, which build it again.
     """
 
     name: str = ""
-    options: dict[str, Any]
+    options: ModelConfig | None = None
     solver: SolverConfig | None = None
     stem: nn.Module
     blocks: nn.ModuleList
@@ -33,7 +34,17 @@ class Network(nn.Module):
     @property
     def config(self) -> dict[str, Any]:
         """Name and options as plain data, enough for `create_model` to build the same network."""
-        return {"model": self.name, "options": _plain(self.options)}
+        return {"model": self.name, "options": {} if self.options is None else self.options.plain()}
+
+    @property
+    def in_channels(self) -> int | None:
+        """Channels of the images it reads, where its configuration says so."""
+        return self.options.in_channels if isinstance(self.options, ClassifierConfig) else None
+
+    @property
+    def title(self) -> str:
+        """What messages call it: its name, or that of its class."""
+        return self.name or type(self).__name__
 
     def forward(self, images: Tensor, *, t1: EndTimes | None = None, input_scale: "float | Tensor | None" = None) -> Tensor:
         """Logits. `t1`: end times of some blocks by index, one number or one per sample; `input_scale`: factor of all block inputs."""
@@ -54,10 +65,40 @@ class Network(nn.Module):
         """Logits from the state after the last block; a multiscale network needs those after every block, `forward_scales(images)`."""
         if self.multiscale == isinstance(h, Tensor):
             wanted = "the states after all blocks, forward_scales(images)" if self.multiscale else "the state after the last block"
-            raise ConfigError(f"the head of {self.name or type(self).__name__} reads {wanted}")
+            raise ConfigError(f"the head of {self.title} reads {wanted}")
         return self.head(h)
 
     def forward_intermediates(
+        self,
+        x: Tensor,
+        indices: "int | Sequence[int] | None" = None,
+        norm: bool = False,
+        stop_early: bool = False,
+        output_fmt: Literal["NCHW"] = "NCHW",
+        intermediates_only: bool = False,
+    ) -> "list[Tensor] | tuple[Tensor, list[Tensor]]":
+        """What timm calls so: the state after the last block, and the states after the blocks of `indices`.
+
+        Args:
+            x: Images.
+            indices: Blocks by index, the last n for a number, all for None.
+            norm: Norms belong to blocks, transitions and head, so there is none to apply to a state: only False is possible.
+            stop_early: Stop after the last block that is asked for; the first of the pair is then the state there.
+            output_fmt: "NCHW", the only layout.
+            intermediates_only: Return the list alone.
+        """
+        if norm or output_fmt != "NCHW":
+            raise ConfigError(
+                f"forward_intermediates(norm={norm!r}, output_fmt={output_fmt!r}): {self.title} has no norm of its own between blocks, and "
+                "its states are (batch, channels, height, width); leave out both"
+            )
+        chosen = self._indices(indices)
+        states: list[Tensor] = []
+        last = self._walk(x, max(chosen, default=-1) + 1 if stop_early else len(self.blocks), None, None, states)
+        intermediates = [states[index] for index in chosen]
+        return intermediates if intermediates_only else (last, intermediates)
+
+    def states(
         self,
         images: Tensor,
         block: int = 0,
@@ -76,9 +117,7 @@ class Network(nn.Module):
         here = self.blocks[index]
         if not isinstance(here, ODEBlock):
             if times is not None:
-                raise ConfigError(
-                    f"block {index} of {self.name or type(self).__name__} has no time; leave out `times` for its input and output"
-                )
+                raise ConfigError(f"block {index} of {self.title} has no time; leave out `times` for its input and output")
             return torch.stack(here.states(h) if isinstance(here, Period) else [h, here(h)])
         end = self._end_times(t1).get(index)
         if times is None:
@@ -89,21 +128,21 @@ class Network(nn.Module):
     @property
     def stats(self) -> list[Stats | None]:
         """What the last solve of each block cost; None for blocks without a solver."""
-        return [getattr(block, "stats", None) for block in self.blocks]
+        return [block.stats if isinstance(block, ODEBlock) else None for block in self.blocks]
 
-    def with_solver(self, solver: "SolverConfig | Mapping[str, Any] | None" = None, **changes: Any) -> "Network":
+    def with_solver(self, solver: "SolverConfig | Mapping[str, Any] | None" = None, **changes: object) -> "Network":
         """The same network, sharing its weights, with another solver in every ODE block: `net.with_solver(method="rk4", steps=2)`."""
         shared = {id(tensor): tensor for tensor in (*self.parameters(), *self.buffers())}
         twin = copy.deepcopy(self, shared)
-        found = [module for module in twin.modules() if isinstance(module, ODEBlock)]
-        if not found:
-            raise ConfigError(f"{self.name or type(self).__name__} has no ODE block, so it has no solver to change")
-        for module in found:
+        blocks = [module for module in twin.modules() if isinstance(module, ODEBlock)]
+        if not blocks:
+            raise ConfigError(f"{self.title} has no ODE block, so it has no solver to change")
+        for module in blocks:
             module.solver = (module.solver if solver is None else SolverConfig.of(solver)).replace(**changes)
             module.stats = None
-        twin.solver = found[0].solver
-        if hasattr(self, "options"):  # else it was not made by create_model
-            twin.options = {**self.options, "solver": twin.solver}
+        twin.solver = blocks[0].solver
+        if self.options is not None:  # else it was not made from a configuration
+            twin.options = self.options.with_solver(twin.solver)
         return twin
 
     def save_pretrained(self, folder: "str | Path") -> None:
@@ -133,10 +172,10 @@ class Network(nn.Module):
 
     def _fitting(self, images: Tensor) -> Tensor:
         """The images, if they have the axes and channels the stem reads."""
-        channels = getattr(self, "options", {}).get("in_channels")
+        channels = self.in_channels
         if images.ndim != 4 or channels not in (None, images.shape[1]):
             raise ConfigError(
-                f"{self.name or type(self).__name__} reads images (batch, {channels or 'channels'}, height, width); got "
+                f"{self.title} reads images (batch, {channels or 'channels'}, height, width); got "
                 f"{tuple(images.shape)}. For another number of channels build it with in_channels=..."
             )
         if not images.is_floating_point():
@@ -153,24 +192,25 @@ class Network(nn.Module):
             return h
         return h * broadcast_time(torch.as_tensor(input_scale, dtype=h.dtype, device=h.device), h)
 
-    def _end_times(self, t1: EndTimes | None) -> dict[int, Any]:
+    def _end_times(self, t1: EndTimes | None) -> "dict[int, float | Tensor]":
         end = {self._index(index): value for index, value in (t1 or {}).items()}
         for index in end:
             if not isinstance(self.blocks[index], ODEBlock):
                 raise ConfigError(f"t1 names block {index}, which has no time: {type(self.blocks[index]).__name__}")
         return end
 
+    def _indices(self, indices: "int | Sequence[int] | None") -> list[int]:
+        """Blocks by index, as timm reads them: a number is the last so many, in order of the walk."""
+        count = len(self.blocks)
+        if indices is None:
+            return list(range(count))
+        if isinstance(indices, int):
+            if not 0 < indices <= count:
+                raise ConfigError(f"indices={indices}: the last so many blocks; {self.title} has {count}")
+            return list(range(count - indices, count))
+        return sorted({self._index(index) for index in indices})
+
     def _index(self, block: int) -> int:
         if not -len(self.blocks) <= block < len(self.blocks):
             raise ConfigError(f"there is no block {block}; the network has blocks 0 … {len(self.blocks) - 1}")
         return block % len(self.blocks)
-
-
-def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as JSON would hold them. A solver is written as its differences from the defaults."""
-    plain: dict[str, Any] = {}
-    for name, value in options.items():
-        if isinstance(value, SolverConfig):
-            value = value.plain()
-        plain[name] = list(value) if isinstance(value, tuple) else value
-    return plain

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -10,6 +9,7 @@ from continua.errors import ConfigError, ContinuaError
 from continua.models.files import write_synced
 from continua.models.network import Network
 from continua.models.registry import create_model
+from continua.models.upgrade import FORMAT, upgrade_config, upgrade_weights
 
 WEIGHTS_FILE, CONFIG_FILE = "model.safetensors", "config.json"
 
@@ -21,7 +21,7 @@ def save_pretrained(net: Network, folder: "str | Path") -> None:
     if not net.name:
         raise ConfigError(f"{type(net).__name__} was not made by create_model, so it cannot be rebuilt by name; register it first")
     try:
-        text = json.dumps({**net.config, "format": 1}, indent=2, ensure_ascii=False)
+        text = json.dumps({**net.config, "format": FORMAT}, indent=2, ensure_ascii=False)
     except TypeError as error:
         raise ConfigError(
             f"the options of {net.name} cannot be written as JSON ({error}); use names instead of objects (method='rk4')"
@@ -33,7 +33,7 @@ def save_pretrained(net: Network, folder: "str | Path") -> None:
     write_synced(folder / CONFIG_FILE, (text + "\n").encode())
 
 
-def from_pretrained(folder: "str | Path", **options: Any) -> Network:
+def from_pretrained(folder: "str | Path", **options: object) -> Network:
     """The network saved in a folder, in evaluation mode; `options` override saved ones (solver=dict(rtol=1e-4, atol=1e-4))."""
     from safetensors.torch import load_file
 
@@ -43,14 +43,16 @@ def from_pretrained(folder: "str | Path", **options: Any) -> Network:
             raise ConfigError(f"{folder} has no {name}; expected a folder written by save_pretrained")
     try:
         config = json.loads((folder / CONFIG_FILE).read_text())
-        name, saved = str(config["model"]), dict(config["options"])
-    except (ValueError, KeyError, TypeError) as error:
+        name, saved = upgrade_config(config)
+    except ContinuaError as error:
+        raise ConfigError(f"{folder / CONFIG_FILE}: {error}") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
             f"{folder / CONFIG_FILE} is not a model configuration ({type(error).__name__}: {error}); save the model again"
         ) from None
     net = _build(name, {**saved, **options}, folder / CONFIG_FILE)
     try:
-        tensors = load_file(folder / WEIGHTS_FILE)
+        tensors = upgrade_weights(config, load_file(folder / WEIGHTS_FILE))
     except Exception as error:
         raise ConfigError(f"{folder / WEIGHTS_FILE} cannot be read ({error}); the file is damaged or not safetensors") from None
     _check_same(net.state_dict(), tensors, folder / WEIGHTS_FILE)
@@ -58,7 +60,7 @@ def from_pretrained(folder: "str | Path", **options: Any) -> Network:
     return net.eval()
 
 
-def _build(name: str, options: dict[str, Any], path: Path) -> Network:
+def _build(name: str, options: dict[str, object], path: Path) -> Network:
     try:
         return create_model(name, **options)
     except ContinuaError:
@@ -67,12 +69,12 @@ def _build(name: str, options: dict[str, Any], path: Path) -> Network:
         raise ConfigError(f"{path}: {name} cannot be built with its options ({type(error).__name__}: {error})") from None
 
 
-def _check_same(expected: dict[str, torch.Tensor], found: dict[str, torch.Tensor], path: Path) -> None:
-    missing, surplus = sorted(expected.keys() - found.keys()), sorted(found.keys() - expected.keys())
+def _check_same(expected: dict[str, torch.Tensor], stored: dict[str, torch.Tensor], path: Path) -> None:
+    missing, surplus = sorted(expected.keys() - stored.keys()), sorted(stored.keys() - expected.keys())
     if missing or surplus:
         raise ConfigError(
             f"{path} does not fit its configuration: missing {missing[:3] or 'nothing'}, unexpected {surplus[:3] or 'nothing'}"
         )
     for name, tensor in expected.items():
-        if tensor.shape != found[name].shape:
-            raise ConfigError(f"{path}: {name} has shape {tuple(found[name].shape)}; the configuration expects {tuple(tensor.shape)}")
+        if tensor.shape != stored[name].shape:
+            raise ConfigError(f"{path}: {name} has shape {tuple(stored[name].shape)}; the configuration expects {tuple(tensor.shape)}")

@@ -2,6 +2,8 @@
 
 import copy
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -9,42 +11,80 @@ from torch.nn import functional
 
 from continua.blocks import Activation, group_norm
 from continua.errors import ConfigError
+from continua.models.config import ModelConfig, Options, Solved
 from continua.models.dcn import DCN
-from continua.ode import Stats
+from continua.models.network import EndTimes, Network
+from continua.models.registry import create_model, model_config, register_model
+from continua.ode import SolverConfig
+from continua.options import option
 
 
-class Reconstructor(nn.Module):
+@dataclass(frozen=True, kw_only=True)
+class ReconstructionConfig(ModelConfig):
+    """The encoder by name and options; the decoder follows from it."""
+
+    encoder: str = option("dcn_ode", "model of the DCN family whose features are read")
+    encoder_options: Options | None = option(None, "options of that model, which the decoder's blocks take too")
+
+    def check(self) -> None:
+        super().check()
+        self._settle("encoder_options", self.encoder_config().plain())
+
+    def vary(self, **options: object) -> Self:
+        """Another encoder has options of its own."""
+        if options.get("encoder", self.encoder) != self.encoder and "encoder_options" not in options:
+            options["encoder_options"] = None
+        return super().vary(**options)
+
+    def encoder_config(self) -> ModelConfig:
+        """The encoder's own configuration."""
+        return model_config(self.encoder, **(self.encoder_options or {}))
+
+    def with_solver(self, solver: SolverConfig) -> Self:
+        config = self.encoder_config()
+        return self.vary(encoder_options=config.with_solver(solver).plain()) if isinstance(config, Solved) else self
+
+
+class Reconstructor(Network):
     """encoder → block → upscale → 1×1 → block → upscale → norm → act → 1×1, the paper's order.
 
     The encoder is a frozen copy of the given network: it stays in evaluation mode and gets no gradients. The decoder is fresh, with blocks
-    of the encoder's kind. `loss = mse_loss(r(images), r.target(images))`.
+    of the encoder's kind. `loss = mse_loss(r(images), r.target(images))`. As a `Network`, its stem is the encoder, its blocks are the
+    decoder's, and its head makes the image.
     """
 
-    def __init__(self, encoder: DCN, *, make_block: Callable[[int], nn.Module] | None = None) -> None:
+    def __init__(self, encoder: Network, *, make_block: Callable[[int], nn.Module] | None = None) -> None:
         super().__init__()
         if not isinstance(encoder, DCN) or len(encoder.channels) < 2:
-            given = type(encoder).__name__ if not isinstance(encoder, DCN) else f"one with channels={encoder.channels}"
+            given = f"one with channels={encoder.channels}" if isinstance(encoder, DCN) else type(encoder).__name__
             raise ConfigError(f"a Reconstructor takes a network of the DCN family with at least two blocks as its encoder; got {given}")
+        if encoder.name:
+            self.name = "reconstruction"
+            self.options = ReconstructionConfig(encoder=encoder.name, encoder_options=encoder.config["options"])
         make_block = make_block or encoder.make_block
         *_, narrow, wide = encoder.channels
-        self.encoder = copy.deepcopy(encoder).requires_grad_(False).eval()
+        self.solver = encoder.solver
+        self.stem = Encoder(copy.deepcopy(encoder))
         self.blocks = nn.ModuleList([make_block(wide), make_block(narrow)])
-        self.squeeze = nn.Conv2d(wide, narrow, 1)
-        self.norm = group_norm(narrow, encoder.norm_groups)
-        self.act = Activation(encoder.activation)
-        self.to_image = nn.Conv2d(narrow, encoder.in_channels, 1)
+        self.transitions = nn.ModuleList([Squeeze(wide, narrow)])
+        self.head = ImageHead(narrow, encoder)
 
-    def forward(self, images: Tensor) -> Tensor:
+    @property
+    def encoder(self) -> DCN:
+        """The frozen network whose features are read."""
+        return cast(Encoder, self.stem).network
+
+    @property
+    def in_channels(self) -> int:
+        return self.encoder.in_channels
+
+    def forward(self, images: Tensor, *, t1: EndTimes | None = None, input_scale: "float | Tensor | None" = None) -> Tensor:
         """The reconstruction, four times the size of the features and at most that of the images."""
-        with torch.no_grad():
-            h = self.encoder.forward_features(images)
-        return _centre(self.decode(h), *images.shape[-2:])
+        return _centre(super().forward(images, t1=t1, input_scale=input_scale), *images.shape[-2:])
 
     def decode(self, h: Tensor) -> Tensor:
         """An image from the state after the encoder's last block."""
-        h = self.squeeze(_upscale(self.blocks[0](h)))
-        h = _upscale(self.blocks[1](h))
-        return self.to_image(self.act(self.norm(h), overwrite=True))
+        return self.head(self.blocks[1](self.transitions[0](self.blocks[0](h))))
 
     def target(self, images: Tensor) -> Tensor:
         """What the reconstruction should be: the images cropped around their centre to its size."""
@@ -52,15 +92,46 @@ class Reconstructor(nn.Module):
             height, width = _feature_size(self.encoder, images)
         return _centre(images, 4 * height, 4 * width)
 
-    def train(self, mode: bool = True) -> "Reconstructor":
+
+class Encoder(nn.Module):
+    """The features of a network that no longer learns."""
+
+    def __init__(self, network: DCN) -> None:
+        super().__init__()
+        self.network = network.requires_grad_(False).eval()
+
+    def forward(self, images: Tensor) -> Tensor:
+        with torch.no_grad():
+            return self.network.forward_features(images)
+
+    def train(self, mode: bool = True) -> Self:
         super().train(mode)
-        self.encoder.eval()
+        self.network.eval()
         return self
 
-    @property
-    def stats(self) -> list[Stats | None]:
-        """What the last solve of each decoder block cost."""
-        return [getattr(block, "stats", None) for block in self.blocks]
+
+class Squeeze(nn.Module):
+    """upscale → 1×1 convolution to fewer channels."""
+
+    def __init__(self, wide: int, narrow: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(wide, narrow, 1)
+
+    def forward(self, h: Tensor) -> Tensor:
+        return self.conv(_upscale(h))
+
+
+class ImageHead(nn.Module):
+    """upscale → norm → act → 1×1 convolution to the channels of an image."""
+
+    def __init__(self, channels: int, encoder: DCN) -> None:
+        super().__init__()
+        self.norm = group_norm(channels, encoder.norm_groups)
+        self.act = Activation(encoder.activation)
+        self.conv = nn.Conv2d(channels, encoder.in_channels, 1)
+
+    def forward(self, h: Tensor) -> Tensor:
+        return self.conv(self.act(self.norm(_upscale(h)), overwrite=True))
 
 
 def _upscale(h: Tensor) -> Tensor:
@@ -79,3 +150,17 @@ def _feature_size(encoder: DCN, images: Tensor) -> tuple[int, int]:
     for transition in encoder.transitions:
         h = transition(h)
     return h.shape[-2], h.shape[-1]
+
+
+@register_model(
+    config=ReconstructionConfig,
+    paper="DCN",
+    row="Table 2b, DCN-ODE and its decoder",
+    parameters=686_551,
+    printed="—",
+    tiny=dict(encoder_options=dict(channels=(4, 8, 8))),
+    task="reconstruct",
+)
+def reconstruction(config: ReconstructionConfig) -> Reconstructor:
+    """A decoder on a frozen encoder."""
+    return Reconstructor(create_model(config.encoder, **(config.encoder_options or {})))

@@ -1,50 +1,87 @@
-"""Models by name: register, create, list; and their configuration as plain data."""
+"""Models by name: register, create, list; and their options as typed configurations and as plain data."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from difflib import get_close_matches
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from difflib import SequenceMatcher, get_close_matches
 from fnmatch import fnmatchcase
-from inspect import signature
-from typing import Any
+from typing import Any, Literal, TypeVar
 
-from continua.errors import ConfigError
+from continua.errors import ConfigError, unknown_name
+from continua.models.config import ModelConfig, check_types, option_types, type_words
 from continua.models.network import Network
-from continua.models.option_types import check_option_types
+
+Builder = TypeVar("Builder", bound=Callable[..., Network])
+Spelled = Callable[[str], "tuple[str, dict[str, Any]] | None"]
+Task = Literal["classify", "reconstruct"]
 
 
 @dataclass(frozen=True)
 class ModelEntry:
     """A registered model.
 
-    `parameters` is exact and part of the contract; `printed` is what the paper's table says. `tiny` are options that make it small and
-    quick without changing its structure: `create_model(name, **model_entry(name).tiny)` is what tests and first tries want.
+    `config` holds its options with their defaults. `parameters` is exact and part of the contract; `printed` is what the paper's table
+    says. `tiny` are options that make it small and quick without changing its structure: `create_model(name, **model_entry(name).tiny)` is
+    what tests and first tries want. `task` is what its output is for.
     """
 
     name: str
     build: Callable[..., Network]
+    config: ModelConfig
     paper: str
     row: str
     parameters: int
     printed: str
     image_size: int
     tiny: Mapping[str, Any]
+    task: Task
+
+    @property
+    def options(self) -> list[str]:
+        """The names of its options."""
+        return [item.name for item in fields(self.config)]
 
 
-Spelled = Callable[[str], "tuple[str, dict[str, Any]] | None"]
+@dataclass(frozen=True)
+class ModelOption:
+    """An option of a model: its name, its type in words, its default as plain data, and what it does."""
+
+    name: str
+    type: str
+    default: object
+    help: str
+
+
 _ENTRIES: dict[str, ModelEntry] = {}
 _SPELLINGS: list[Spelled] = []
 
 
 def register_model(
-    *, paper: str, row: str, parameters: int, printed: str, image_size: int = 32, tiny: Mapping[str, Any] | None = None
-) -> Callable[[Any], Any]:
-    """Decorator: make `build(**options) -> Network` known under its own name."""
+    *,
+    config: "ModelConfig | type[ModelConfig]",
+    paper: str = "",
+    row: str = "",
+    parameters: int = 0,
+    printed: str = "",
+    image_size: int = 32,
+    tiny: Mapping[str, Any] | None = None,
+    task: Task = "classify",
+) -> Callable[[Builder], Builder]:
+    """Decorator: make `build(config) -> Network` known under the function's name.
 
-    def register(build: Callable[..., Network]) -> Callable[..., Network]:
+    Args:
+        config: The family's configuration dataclass, or an object of it that holds this model's own defaults.
+        paper, row, parameters, printed: For tables: where the model is from, and its exact and printed number of parameters.
+        image_size: Pixels per side of the images it is meant for.
+        tiny: Options that make it small without changing its structure.
+        task: What its output is for.
+    """
+    default = config() if isinstance(config, type) else config
+
+    def register(build: Builder) -> Builder:
         name = build.__name__
         if name in _ENTRIES:
             raise ConfigError(f"a model named {name!r} is registered already")
-        _ENTRIES[name] = ModelEntry(name, build, paper, row, parameters, printed, image_size, dict(tiny or {}))
+        _ENTRIES[name] = ModelEntry(name, build, default, paper, row, parameters, printed, image_size, dict(tiny or {}), task)
         return build
 
     return register
@@ -59,50 +96,92 @@ def model_entry(name: str) -> ModelEntry:
     """What is known about a model besides its layers."""
     name, _ = _unspelled(name)
     if name not in _ENTRIES:
-        near = get_close_matches(name, _ENTRIES, n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else "list_models() shows what there is"
-        raise ConfigError(f"unknown model {name!r}; {hint}")
+        raise unknown_name("model", name, _ENTRIES, see="list_models() shows what there is")
     return _ENTRIES[name]
 
 
-def list_models(pattern: str = "*") -> list[str]:
-    """Names of the registered models that match a pattern such as "dcn*"."""
-    return [name for name in _ENTRIES if fnmatchcase(name, pattern)]
+def list_models(pattern: str = "*", task: Task | None = None) -> list[str]:
+    """Names of the registered models that match a pattern such as "dcn*"; of one task, where it is given."""
+    return [name for name, entry in _ENTRIES.items() if fnmatchcase(name, pattern) and task in (None, entry.task)]
 
 
-def create_model(name: str, **options: Any) -> Network:
+def create_model(name: str, **options: object) -> Network:
     """Build a registered model. `net.config` holds its name and every option, and builds the same model again."""
-    name, meant = _unspelled(name)
-    entry = model_entry(name)
-    known = option_names(name)
-    for option in meant.keys() & options.keys():
-        if options[option] != meant[option]:
-            raise ConfigError(f"the name says {option}={meant[option]!r} and the option {options[option]!r}; leave out the option")
-    for option in options:
-        if option not in known:
-            near = get_close_matches(option, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
-            raise ConfigError(f"{name} has no option {option!r}; {hint}")
-    check_option_types(name, options, signature(entry.build).parameters)
+    entry, config = model_entry(name), model_config(name, **options)
     try:
-        net = entry.build(**{**meant, **options})
+        net = entry.build(config)
     except TypeError as error:
         if "unexpected keyword argument" not in str(error):
             raise
-        raise ConfigError(f"{name}: {error}; it is in one of the options that hold options, such as filter_options") from error
-    net.name = name
+        raise ConfigError(f"{entry.name}: {error}; it is in one of the options that hold options, such as filter_options") from error
+    net.name, net.options = entry.name, config
     return net
+
+
+def model_config(name: str, **options: object) -> ModelConfig:
+    """The configuration that `create_model` would build from: typed, complete and checked, without building anything."""
+    name, implied = _unspelled(name)
+    entry = model_entry(name)
+    for option in implied.keys() & options.keys():
+        if options[option] != implied[option]:
+            raise ConfigError(f"the name says {option}={implied[option]!r} and the option {options[option]!r}; leave out the option")
+    for option in options:
+        if option not in entry.options:
+            raise _no_option(entry, option)
+    check_types(name, options, type(entry.config))
+    return entry.config.vary(**{**implied, **options})
+
+
+def complete_options(name: str, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Every option of a model as plain data, the given ones in place of its defaults; builds nothing."""
+    return model_config(name, **(options or {})).plain()
+
+
+def option_names(name: str) -> list[str]:
+    """The options a model takes."""
+    return model_entry(name).options
+
+
+def options_in_common(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the options that a model has: for a setting that several families share."""
+    return {option: value for option, value in options.items() if option in model_entry(name).options}
+
+
+def model_options(name: str) -> list[ModelOption]:
+    """The options a model takes, each with type, default and help."""
+    config = model_config(name)
+    hints, defaults = option_types(type(config)), config.plain()
+    return [
+        ModelOption(item.name, type_words(hints[item.name]), defaults[item.name], item.metadata.get("help", "")) for item in fields(config)
+    ]
 
 
 def _unspelled(name: str) -> tuple[str, dict[str, Any]]:
     """A registered name and options, from a name that may be spelled as in a paper."""
     if name not in _ENTRIES:
         for spelled in _SPELLINGS:
-            if (found := spelled(name)) is not None:
-                return found
+            if (read := spelled(name)) is not None:
+                return read
     return name, {}
 
 
-def option_names(name: str) -> list[str]:
-    """The options a model takes."""
-    return [p.name for p in signature(model_entry(name).build).parameters.values()]
+def _no_option(entry: ModelEntry, option: str) -> ConfigError:
+    """The error for an option that a model lacks: who has it, or what it may be a slip for."""
+    if (other := _nearest_with(option, entry, _ENTRIES.values())) is not None:
+        return ConfigError(
+            f"{entry.name} has no option {option!r}; the nearest model that has it is {other.name}. "
+            f"{entry.name} has: {', '.join(entry.options)}"
+        )
+    near = get_close_matches(option, entry.options, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(entry.options)}"
+    return ConfigError(f"{entry.name} has no option {option!r}; {hint}")
+
+
+def _nearest_with(option: str, entry: ModelEntry, entries: Iterable[ModelEntry]) -> ModelEntry | None:
+    """The model with that option that is most like another: of its paper, with most options in common, of a like name."""
+    own = set(entry.options)
+
+    def likeness(other: ModelEntry) -> tuple[bool, int, float]:
+        return other.paper == entry.paper, -len(own ^ set(other.options)), SequenceMatcher(None, entry.name, other.name).ratio()
+
+    return max((other for other in entries if option in other.options), key=likeness, default=None)

@@ -9,6 +9,7 @@ from typing import Any
 
 from continua.analysis import Answer, Question, Subject, answer
 from continua.errors import ConfigError
+from continua.models import options_in_common
 from continua.studies.study import Row, Setting, Study
 from continua.train import Recipe, Run, RunIndex, RunOptions, load_recipe, merged, resolve, run_folder, subject_of
 
@@ -45,8 +46,10 @@ def wanted_runs(study: Study, scale: str, seeds: Sequence[int], places: "Places"
 
 
 def _wanted(row: Row, setting: Setting, seed: int, encoder: Wanted | None, places: "Places") -> Wanted:
-    own = setting.by_model.get(row.change.get("model", ""), {})
-    changes = merged(merged(merged({}, setting.change), own), row.change)
+    model, shared = row.change.get("model", ""), merged({}, setting.change)
+    if model and (options := options_in_common(model, shared.pop("model_options", {}))):  # networks of several families share a setting
+        shared["model_options"] = options
+    changes = merged(merged(shared, setting.by_model.get(model, {})), row.change)
     if encoder is not None:
         changes["encoder"] = str(encoder.run.folder)
         changes.pop("model_options", None)  # a decoder is built from its encoder

@@ -15,6 +15,7 @@ import yaml
 from jsonargparse import ArgumentParser
 
 from continua.errors import ConfigError
+from continua.models import options_in_common
 from continua.train.parser_words import parser_words
 from continua.train.recipe import Recipe
 
@@ -37,7 +38,8 @@ def recipe_names() -> list[str]:
 def load_recipe(name: "str | Path", changes: Mapping[str, Any] | None = None) -> Recipe:
     """A packaged recipe by name, or a YAML file by path, with `changes` (nested as the file is) on top.
 
-    Another number of epochs stretches the schedule with it, unless the schedule's own times are given too.
+    Another number of epochs stretches the schedule with it, unless the schedule's own times are given too. Another model takes those of
+    the recipe's model options that it has.
     """
     base = read_yaml(name)
     check_keys(base, str(name))
@@ -45,6 +47,8 @@ def load_recipe(name: "str | Path", changes: Mapping[str, Any] | None = None) ->
     check_keys(changes, "options")
     if "epochs" in changes and "length_by_per_class" not in changes:
         base = {**base, "length_by_per_class": {}}
+    if changes.get("model", base.get("model")) != base.get("model") and base.get("model_options"):
+        base = {**base, "model_options": options_in_common(changes["model"], base["model_options"])}
     recipe = parse_recipe(merged(base, changes))
     if "epochs" not in changes:
         return recipe

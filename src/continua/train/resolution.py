@@ -14,7 +14,7 @@ from continua.data import CATALOGUE, catalogue_entry, folder_size, load
 from continua.errors import ConfigError, ContinuaWarning
 from continua.filters import fast_on_cpu
 from continua.machine import why_unusable
-from continua.models import create_model, option_names
+from continua.models import complete_options, model_entry
 from continua.train.parse import stretched
 from continua.train.recipe import Recipe
 
@@ -82,13 +82,17 @@ def _training_images(recipe: Recipe, data_dir: "str | Path | None") -> int:
 
 def _complete_options(recipe: Recipe) -> dict[str, Any]:
     """The model's options with all defaults; classes and channels from the data where not given."""
-    options, known = dict(recipe.model_options), option_names(recipe.model)
+    entry, options = model_entry(recipe.model), dict(recipe.model_options)
+    if entry.task != recipe.task:
+        raise ConfigError(
+            f"{entry.name} is for task {entry.task!r}, and the recipe's task is {recipe.task!r}; "
+            "decoders are trained by `continua train --recipe reconstruction --encoder RUN`"
+        )
     if recipe.data in CATALOGUE:
-        entry = CATALOGUE[recipe.data]
-        found = dict(num_classes=len(next(iter(entry.counts.values()))), in_channels=entry.shape[0])
-        options = {name: value for name, value in found.items() if name in known} | options
-    with torch.random.fork_rng(devices=[]):
-        return create_model(recipe.model, **options).config["options"]
+        known = CATALOGUE[recipe.data]
+        of_data = dict(num_classes=len(next(iter(known.counts.values()))), in_channels=known.shape[0])
+        options = {name: value for name, value in of_data.items() if name in entry.options} | options
+    return complete_options(recipe.model, options)
 
 
 def _fast_precision(device: str) -> Literal["bfloat16", "float32"]:

@@ -1,6 +1,5 @@
 """What a network is trained for: its loss of each sample, and whether a sample is right."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ from torch.nn import functional
 
 from continua.data import Batch
 from continua.errors import ConfigError
-from continua.models import Reconstructor, create_model, from_pretrained, write_synced
+from continua.models import Reconstructor, create_model, from_pretrained
 from continua.train.recipe import Recipe
 from continua.train.resolution import encoder_weights
 
@@ -48,8 +47,7 @@ class Reconstruct:
             raise ConfigError("task 'reconstruct' compares images in [0, 1]; leave augmentation.mean and std out")
 
     def build(self) -> nn.Module:
-        encoder: Any = from_pretrained(encoder_weights(str(self.recipe.encoder)).parent)
-        return Reconstructor(encoder)
+        return Reconstructor(from_pretrained(encoder_weights(str(self.recipe.encoder)).parent))
 
     def losses(self, net: Any, outputs: Tensor, batch: Batch, smoothing: bool = True) -> Tensor:
         return (outputs.float() - net.target(batch.images)).square().mean((1, 2, 3))
@@ -58,13 +56,7 @@ class Reconstruct:
         return torch.zeros(len(outputs), dtype=torch.bool, device=outputs.device)
 
     def save(self, net: Any, folder: Path) -> None:
-        """The weights of encoder and decoder beside the encoder's configuration, for `load_reconstructor`."""
-        from safetensors.torch import save
-
-        folder.mkdir(parents=True, exist_ok=True)
-        write_synced(folder / "model.safetensors", save({name: t.detach().cpu().contiguous() for name, t in net.state_dict().items()}))
-        text = json.dumps({"task": "reconstruct", "encoder": net.encoder.config, "format": 1}, indent=2, ensure_ascii=False)
-        write_synced(folder / "config.json", (text + "\n").encode())
+        net.save_pretrained(folder)
 
 
 Task = Classify | Reconstruct
@@ -76,14 +68,7 @@ def task_of(recipe: Recipe) -> Task:
 
 def load_reconstructor(folder: "str | Path") -> Reconstructor:
     """The encoder and decoder that a run with task 'reconstruct' saved in its best/ folder."""
-    from safetensors.torch import load_file
-
-    folder = Path(folder)
-    try:
-        saved = json.loads((folder / "config.json").read_text("utf-8"))["encoder"]
-    except (OSError, ValueError, KeyError) as error:
-        raise ConfigError(f"{folder} holds no reconstructor ({error}); expected best/ of a run with task 'reconstruct'") from None
-    encoder: Any = create_model(saved["model"], **saved["options"])
-    net = Reconstructor(encoder)
-    net.load_state_dict(load_file(folder / "model.safetensors"))
-    return net.eval()
+    net = from_pretrained(folder)
+    if not isinstance(net, Reconstructor):
+        raise ConfigError(f"{folder} holds no reconstructor but {net.name}; expected best/ of a run with task 'reconstruct'")
+    return net

@@ -12,17 +12,16 @@ and the network wants training. Its periods compute the same increments as the s
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
 from continua.errors import ConfigError
-from continua.models.cliquenet import CliqueNet, CliqueNetSpec
-from continua.models.densenet import DenseNet, DenseNetSpec, densenet_spec
 from continua.models.registry import create_model
-from continua.models.rk_rules import BrokenRule, rule_1, rule_2_even, rule_3, rule_4
-from continua.models.rknet import RKNet
+from continua.models.rknet.network import ImageNetStem, RKNet
+from continua.models.rknet.rules import BrokenRule, rule_1, rule_2_even, rule_3, rule_4
+from continua.models.rknet.sources import CliqueNet, CliqueNetSpec, DenseNet, DenseNetSpec, densenet_spec
 
 LAYER = re.compile(r"features\.denseblock(\d+)\.denselayer(\d+)\.conv(\d)\.weight")
 
@@ -54,7 +53,7 @@ class Converted(NamedTuple):
     report: Report
 
 
-def from_densenet(source: "str | DenseNetSpec | nn.Module", *, nearest: bool = False, **options: Any) -> Converted:
+def from_densenet(source: "str | DenseNetSpec | nn.Module", *, nearest: bool = False, **options: object) -> Converted:
     """The ERKNet of a DenseNet: a name ("densenet121"), a spec, or a module, whose dense layers' weights are carried over.
 
     Modules are recognised by the usual names of their weights (features.denseblock1.denselayer1…). A DenseNet that breaks a rule is
@@ -75,11 +74,11 @@ def from_densenet(source: "str | DenseNetSpec | nn.Module", *, nearest: bool = F
         in_channels=spec.in_channels,
         norm_eps=spec.norm_eps,
     )
-    net: Any = create_model("erknet", **{**chosen, **options})
+    net = cast(RKNet, create_model("erknet", **{**chosen, **options}))
     return Converted(net, _carry(_name_of(source), net, weights, _dense_sources(net, weights)))
 
 
-def from_cliquenet(source: "CliqueNetSpec | CliqueNet", *, nearest: bool = False, **options: Any) -> Converted:
+def from_cliquenet(source: "CliqueNetSpec | CliqueNet", *, nearest: bool = False, **options: object) -> Converted:
     """The IRKNet of a CliqueNet, given by its spec or as a module, whose kernels between stages are carried over.
 
     The published CliqueNets have a stem of 64 channels and transitions as wide as a block, so they break rule 1 or 4: y_n must have k
@@ -101,7 +100,7 @@ def from_cliquenet(source: "CliqueNetSpec | CliqueNet", *, nearest: bool = False
         in_channels=spec.in_channels,
         norm_eps=spec.norm_eps,
     )
-    net: Any = create_model("irknet", **{**chosen, **options})
+    net = cast(RKNet, create_model("irknet", **{**chosen, **options}))
     return Converted(net, _carry(_name_of(source), net, weights, _clique_sources(net, weights)))
 
 
@@ -128,15 +127,15 @@ def _read_densenet(module: nn.Module) -> DenseNetSpec:
     weights = module.state_dict()
     convs: dict[int, dict[int, list[Tensor]]] = {}
     for key in weights:
-        if found := LAYER.fullmatch(key):
-            convs.setdefault(int(found[1]), {}).setdefault(int(found[2]), []).append(weights[key])
+        if name := LAYER.fullmatch(key):
+            convs.setdefault(int(name[1]), {}).setdefault(int(name[2]), []).append(weights[key])
     if not convs or "features.conv0.weight" not in weights or "classifier.weight" not in weights:
         raise ConfigError(
             f"{type(module).__name__} has no weights named features.conv0, features.denseblock1.denselayer1… and classifier; give a "
             "continua.models.DenseNet, or a DenseNetSpec with its numbers"
         )
     layers = [[convs[block][layer] for layer in sorted(convs[block])] for block in sorted(convs)]
-    rates = [rule_2_even(index, [one[-1].shape[0] for one in block]) for index, block in enumerate(layers)]
+    rates = [rule_2_even(index, [kernels[-1].shape[0] for kernels in block]) for index, block in enumerate(layers)]
     growth = rates[0]
     if len(set(rates)) > 1:
         raise ConfigError(f"the dense blocks have growth rates {rates}; from_densenet reads networks with one rate throughout")
@@ -144,7 +143,7 @@ def _read_densenet(module: nn.Module) -> DenseNetSpec:
     inputs = [block[0][0].shape[1] for block in layers]
     grown = inputs[0] + len(layers[0]) * growth
     first = layers[0][0]
-    norms = [one for one in module.modules() if isinstance(one, nn.BatchNorm2d)]
+    norms = [part for part in module.modules() if isinstance(part, nn.BatchNorm2d)]
     return DenseNetSpec(
         layers=tuple(len(block) for block in layers),
         growth=growth,
@@ -165,13 +164,13 @@ Source = tuple[str, Callable[[Tensor], Tensor]]  # a tensor of the source, and w
 
 def _dense_sources(net: RKNet, weights: Mapping[str, Tensor]) -> dict[str, Source]:
     """Where each tensor of an ERKNet comes from in a DenseNet."""
-    found: dict[str, Source] = {}
+    sources: dict[str, Source] = {}
 
     def take(target: str, key: str, part: Callable[[Tensor], Tensor] = lambda value: value) -> None:
         if key in weights:
-            found[target] = key, part
+            sources[target] = key, part
 
-    large = hasattr(net.stem, "conv")
+    large = isinstance(net.stem, ImageNetStem)
     take("stem.conv.weight" if large else "stem.weight", "features.conv0.weight")
     for what in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked"):
         take(f"stem.norm.norm.{what}", f"features.norm0.{what}")
@@ -190,17 +189,17 @@ def _dense_sources(net: RKNet, weights: Mapping[str, Tensor]) -> dict[str, Sourc
                 newest = (lambda value: value) if index == 0 else (lambda value: value[-k:])
                 take(f"{step}.statistics.0.parts.{index}.{what}", f"{own}.norm1.{what}", newest)
                 take(f"{step}.statistics.0.necks.{index}.{what}", f"{own}.norm2.{what}")
-    return found
+    return sources
 
 
 def _clique_sources(net: RKNet, weights: Mapping[str, Tensor]) -> dict[str, Source]:
     """Where each tensor of an IRKNet comes from in a CliqueNet: the blocks have the same names, and transitions and head other shapes."""
-    found: dict[str, Source] = {}
+    sources: dict[str, Source] = {}
     for target in net.state_dict():
         key = target.replace(".steps.0.", ".")
         if key in weights and (key == "stem.weight" or target.startswith("blocks.")):
-            found[target] = key, lambda value: value
-    return found
+            sources[target] = key, lambda value: value
+    return sources
 
 
 @torch.no_grad()

@@ -1,9 +1,10 @@
-"""Rules 1–4 of the RKNet paper (§3.3): when a dense or clique block is a Runge–Kutta time-step."""
+"""Rules 1–4 of the RKNet paper (§3.3), when a block is a Runge–Kutta time-step; and textbook methods to hold a learned one against."""
 
 from collections import Counter
 from dataclasses import dataclass
 
 from continua.errors import ConfigError
+from continua.ode import find_method
 
 
 @dataclass(frozen=True)
@@ -70,3 +71,18 @@ def rule_4(period: int, m: int, growth: int) -> None:
     """IRKNets have m = 1."""
     if m != 1:
         raise BrokenRule(4, period, f"an implicit step has m = 1, and here m = {m}", f"m = 1, so y_n has k = {growth} channels")
+
+
+# --- textbook methods -------------------------------------------------------------------------------------------------
+
+EXPLICIT = {1: "euler", 2: "heun", 4: "rk4", 6: "fehlberg45", 7: "dopri5"}
+IMPLICIT = {1: "gauss2", 2: "gauss4", 3: "radau5"}
+
+
+def familiar_method(stages: int, implicit: bool) -> tuple[str, list[list[float]]]:
+    """Name and matrix a_ij of a known method with as many stages; where there is none, ones wherever such a method may have a number."""
+    name = (IMPLICIT if implicit else EXPLICIT).get(stages)
+    if name is not None:
+        return name, [list(row) for row in find_method(name).a]
+    kind = "implicit" if implicit else "explicit"
+    return f"any {kind} method", [[1.0 if implicit or j < i else 0.0 for j in range(stages)] for i in range(stages)]

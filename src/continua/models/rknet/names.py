@@ -6,6 +6,7 @@ One term s×r per period: s stages, r time-steps. Suffix A: attentional transiti
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from continua.errors import ConfigError
 
@@ -36,29 +37,41 @@ def looks_spelled(name: str) -> bool:
 
 def parse_name(name: str) -> Spelling:
     """`ERKNet-7x1_6x1_6x1` or `IRKNet-5×1_5×1_5×1-AB`."""
-    found = NAME.fullmatch(name.strip())
-    suffix = (found["suffix"] or "").upper() if found else ""
-    if found is None or (found["suffix"] is not None and suffix not in ("A", "B", "AB")):
+    match = NAME.fullmatch(name.strip())
+    suffix = (match["suffix"] or "").upper() if match else ""
+    if match is None or (match["suffix"] is not None and suffix not in ("A", "B", "AB")):
         raise ConfigError(f"{name!r} is not a network's name; expected ERKNet- or IRKNet-{EXAMPLE}, then nothing, -A, -B or -AB")
-    return Spelling(found["kind"].upper() == "I", parse_stages(found["stages"]), "A" in suffix, "B" in suffix)
+    return Spelling(match["kind"].upper() == "I", parse_stages(match["stages"]), "A" in suffix, "B" in suffix)
 
 
 def parse_stages(stages: "str | Sequence[Sequence[int]]") -> Terms:
     """((3, 2), (4, 1)) from "3x2_4x1", "3×2_4×1" or [[3, 2], [4, 1]]."""
     try:
-        if isinstance(stages, str):
-            pairs = [tuple(map(int, re.fullmatch(r"\s*(\d+)\s*[x×X]\s*(\d+)\s*", term).groups())) for term in stages.split("_")]  # pyright: ignore
-        else:
-            pairs = [tuple(map(int, term)) for term in stages]
+        pairs = [_term(term) for term in stages.split("_")] if isinstance(stages, str) else [tuple(map(int, term)) for term in stages]
         if not pairs or any(len(pair) != 2 or min(pair) < 1 for pair in pairs):
             raise ValueError
-    except (AttributeError, TypeError, ValueError):
+    except (TypeError, ValueError):
         raise ConfigError(
             f"stages={stages!r}; expected one term per period, stages × time-steps, each at least 1, such as '{EXAMPLE}'"
         ) from None
     return tuple((s, r) for s, r in pairs)
 
 
+def _term(term: str) -> tuple[int, ...]:
+    """(3, 2) from "3x2"; nothing where it is no term."""
+    match = re.fullmatch(r"\s*(\d+)\s*[x×X]\s*(\d+)\s*", term)
+    return tuple(map(int, match.groups())) if match else ()
+
+
 def plain_stages(terms: Terms) -> str:
     """The terms as an option: "3x2_4x1"."""
     return "_".join(f"{s}x{r}" for s, r in terms)
+
+
+def spelled(name: str) -> tuple[str, dict[str, Any]] | None:
+    """The registered model and the options that a name of the paper stands for."""
+    if not looks_spelled(name):
+        return None
+    read = parse_name(name)
+    options = dict(stages=plain_stages(read.terms), attention=read.attention, bottleneck=read.bottleneck)
+    return ("irknet" if read.implicit else "erknet"), options

@@ -1,0 +1,169 @@
+"""Runge–Kutta convolutional networks: periods of time-steps whose Runge–Kutta coefficients are learned (RKNet, ICLR 2019 submission).
+
+    images → stem → period 1 → transition → period 2 → … → head
+
+A period advances one dynamical system by r time-steps of an s-stage method: explicit (ERKNet, a dense block and a sum) or implicit
+(IRKNet, a clique block and a sum).
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from continua.blocks import Activation, ERKStep, IRKStep, Period, Style, group_norm
+from continua.filters import Filter, NJet, Pixel
+from continua.models.network import Network
+from continua.models.rknet.config import IRKConfig, RKConfig
+from continua.models.rknet.names import Spelling
+from continua.models.rknet.rules import PeriodShape
+
+
+class RKNet(Network):
+    """An ERKNet, or an IRKNet where its configuration is implicit."""
+
+    def __init__(self, config: RKConfig) -> None:
+        super().__init__()
+        self.options, self.shapes, self.implicit = config, config.shapes(), isinstance(config, IRKConfig)
+        self.attention, self.bottleneck = config.attention, config.bottleneck
+        self.filters, self.filter_options = config.filters, dict(config.filter_options or {})
+        self.style = style = config.style()
+        widths = [shape.channels for shape in self.shapes]
+        self.stem = nn.Conv2d(config.in_channels, widths[0], 3, padding=1, bias=False)
+        if config.stem == "imagenet":
+            self.stem = ImageNetStem(config.in_channels, widths[0], style)
+        self.blocks = nn.ModuleList(self._period(shape, config) for shape in self.shapes)
+        self.transitions = nn.ModuleList(Transition(a, b, style, config.attention) for a, b in pairwise(widths))
+        self.multiscale = config.multiscale
+        head = MultiscaleHead(widths, config.num_classes, style) if config.multiscale else LastHead(widths[-1], config.num_classes, style)
+        self.head = head
+        initialise(self)
+
+    @property
+    def spelling(self) -> str:
+        """The paper's name of this network, such as ERKNet-3×2_4×1_2×5_1×1."""
+        terms = tuple((shape.stages, shape.steps) for shape in self.shapes)
+        return str(Spelling(self.implicit, terms, self.attention, self.bottleneck))
+
+    def make_filter(self, inputs: int, outputs: int) -> Filter:
+        """A filter of this network's kind."""
+        return (Pixel if self.filters == "pixel" else NJet)(inputs, outputs, **self.filter_options)
+
+    def _period(self, shape: PeriodShape, config: RKConfig) -> Period:
+        multiple = config.bottleneck_width or (1 if self.implicit else 4)
+        common: dict[str, Any] = dict(
+            bottleneck=multiple * shape.growth if config.bottleneck else None,
+            uses=shape.steps if config.share_steps else 1,
+            make_filter=self.make_filter,
+            style=self.style,
+        )
+        count = 1 if config.share_steps else shape.steps
+        if isinstance(config, IRKConfig):
+            clique: dict[str, Any] = dict(loops=config.loops, order=config.order, state_in_update=config.state_in_update)
+            return Period([IRKStep(shape.growth, shape.stages, **clique, **common) for _ in range(count)])
+        return Period([ERKStep(shape.growth, shape.stages, shape.m, **common) for _ in range(count)])
+
+    def extra_repr(self) -> str:
+        return self.spelling
+
+
+def initialise(net: nn.Module) -> None:
+    """Convolutions normal by their inputs (He et al. 2015), linear layers Xavier uniform with bias 0. N-jets keep their own."""
+    for module in net.modules():
+        if isinstance(module, nn.Conv2d | Pixel):
+            nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+        elif isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            nn.init.zeros_(module.bias)
+
+
+# --- stem, transition, head (RKNet §3.2, §4.2; CliqueNet's attention) ---------------------------------------------------
+
+
+def norm_layer(channels: int, style: Style) -> nn.Module:
+    """The norm of a style as a layer of its own."""
+    if style.norm == "batch":
+        return nn.BatchNorm2d(channels, style.norm_eps, style.norm_momentum)
+    return nn.Identity() if style.norm == "identity" else group_norm(channels, style.norm_groups)
+
+
+class NormAct(nn.Module):
+    """norm → act."""
+
+    def __init__(self, channels: int, style: Style) -> None:
+        super().__init__()
+        self.norm = norm_layer(channels, style)
+        self.act = Activation(style.activation)
+        self.own = style.norm != "identity"  # an identity hands on memory that is not ours to overwrite
+
+    def forward(self, h: Tensor) -> Tensor:
+        return self.act(self.norm(h), overwrite=self.own)
+
+
+class ImageNetStem(nn.Module):
+    """7×7 convolution ÷2 → norm → act → 3×3 max-pool ÷2."""
+
+    def __init__(self, inputs: int, outputs: int, style: Style) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(inputs, outputs, 7, stride=2, padding=3, bias=False)
+        self.norm = NormAct(outputs, style)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return functional.max_pool2d(self.norm(self.conv(images)), 3, stride=2, padding=1)
+
+
+class Attention(nn.Module):
+    """Each channel multiplied by a number in (0, 1) found from the means of all: mean → C/2 → ReLU → C → sigmoid (CliqueNet)."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.squeeze = nn.Linear(channels, max(1, channels // 2))
+        self.excite = nn.Linear(max(1, channels // 2), channels)
+
+    def forward(self, h: Tensor) -> Tensor:
+        gate = torch.sigmoid(self.excite(functional.relu(self.squeeze(h.mean((2, 3))))))
+        return h * gate[:, :, None, None].to(h.dtype)
+
+
+class Transition(nn.Module):
+    """norm → act → 1×1 convolution → dropout → attention where asked → average of 2×2. Odd sizes keep their last row and column."""
+
+    def __init__(self, inputs: int, outputs: int, style: Style, attention: bool = False) -> None:
+        super().__init__()
+        self.norm = NormAct(inputs, style)
+        self.conv = nn.Conv2d(inputs, outputs, 1, bias=False)
+        self.attention = Attention(outputs) if attention else None
+        self.dropout = style.dropout
+
+    def forward(self, h: Tensor) -> Tensor:
+        h = functional.dropout(self.conv(self.norm(h)), self.dropout, self.training)
+        if self.attention is not None:
+            h = self.attention(h)
+        return functional.avg_pool2d(h, 2, ceil_mode=True)
+
+
+class LastHead(nn.Module):
+    """norm → act → mean over pixels → linear, of the last period."""
+
+    def __init__(self, channels: int, num_classes: int, style: Style) -> None:
+        super().__init__()
+        self.norm = NormAct(channels, style)
+        self.linear = nn.Linear(channels, num_classes)
+
+    def forward(self, h: Tensor) -> Tensor:
+        return self.linear(self.norm(h).mean((2, 3)))
+
+
+class MultiscaleHead(nn.Module):
+    """norm → act → mean over pixels of every period, side by side → linear."""
+
+    def __init__(self, channels: Sequence[int], num_classes: int, style: Style) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList(NormAct(width, style) for width in channels)
+        self.linear = nn.Linear(sum(channels), num_classes)
+
+    def forward(self, states: Sequence[Tensor]) -> Tensor:
+        return self.linear(torch.cat([norm(h).mean((2, 3)) for norm, h in zip(self.norms, states, strict=True)], 1))
