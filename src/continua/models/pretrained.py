@@ -10,6 +10,7 @@ from continua.errors import ConfigError, ContinuaError
 from continua.models.files import write_synced
 from continua.models.network import Network
 from continua.models.registry import create_model
+from continua.ode import upgrade_solver_options
 
 WEIGHTS_FILE, CONFIG_FILE = "model.safetensors", "config.json"
 
@@ -44,6 +45,8 @@ def from_pretrained(folder: "str | Path", **options: Any) -> Network:
     try:
         config = json.loads((folder / CONFIG_FILE).read_text())
         name, saved = str(config["model"]), dict(config["options"])
+        if isinstance(saved.get("solver"), dict):
+            saved["solver"] = upgrade_solver_options(saved["solver"])
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(
             f"{folder / CONFIG_FILE} is not a model configuration ({type(error).__name__}: {error}); save the model again"
