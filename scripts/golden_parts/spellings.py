@@ -11,7 +11,9 @@ import continua
 
 def solver_options(**flat: Any) -> dict[str, Any]:
     """Keywords of `solve` and keys of a model's `solver`, from one flat list of settings."""
-    return flat
+    from continua.ode import upgrade_solver_options
+
+    return upgrade_solver_options(flat)
 
 
 def inner_states(net: Any, images: Tensor, block: int) -> Tensor:

@@ -58,6 +58,14 @@ def change_config(folder: Path, **changes) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
+def test_solver_options_of_version_0_1_are_understood(saved):
+    options = json.loads((saved / "config.json").read_text())["options"]
+    old = dict(method="dopri5", controller="pi", max_steps=50, gradient="checkpoint", segments="sqrt")
+    change_config(saved, format=1, options=options | dict(solver=old))
+    solver = from_pretrained(saved).blocks[0].solver
+    assert solver.plain() == dict(control=dict(kind="pi", max_steps=50), gradient=dict(kind="checkpoint", segments="sqrt"))
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
