@@ -63,7 +63,7 @@ class ODEBlock(nn.Module):
         end = self.t1 if t1 is None else t1
         h = self._widen(h)
         prepared = self._prepare(h, end)
-        solution = solve_with(self.solver, prepared, h, self.t0, end, params=prepared.tensors, **options)
+        solution = solve_with(self.solver, prepared.f, h, self.t0, end, params=prepared.tensors, **options)
         self._keep_stats(solution, prepared)
         return solution
 
@@ -80,9 +80,10 @@ class ODEBlock(nn.Module):
 
     def _prepare(self, h: Tensor, end: Time) -> Prepared:
         """The rate of change with its filters realised, and the tensors that need gradients."""
-        # A compiled field is no `Field` any more but a module with `forward(t, h)`: only its calls are compiled.
+        # A compiled field is no `Field` any more but a module with `forward(t, h)`: only its calls are compiled. The solver finds the
+        # parameters of a plain module by itself.
         if not isinstance(self.field, Field):
-            return Prepared(self.field, tuple(self.field.parameters()) if isinstance(self.field, nn.Module) else ())  # or a plain function
+            return Prepared(self.field)
         prepared = self.field.prepare(h, self.t0, end)
         if not isinstance(prepared, Prepared):
             name = type(self.field).__name__
@@ -119,7 +120,7 @@ class ODEBlock(nn.Module):
                 f"gradient={solver.gradient!r} takes its steps again in backward, which one compiled graph cannot; "
                 "use net.with_solver(gradient='direct'), or torch.no_grad() for inference"
             )
-        rate, stepper = Rate(prepared, (h,), single=True), ExplicitStepper(solver.tableau)
+        rate, stepper = Rate(prepared.f, (h,), single=True), ExplicitStepper(solver.tableau)
         steps = solver.steps or 0
         state, first, t, size = (h,), None, self.t0, (end - self.t0) / steps
         for index in range(steps):
