@@ -15,7 +15,7 @@ Time = float | Tensor
 
 @dataclass(frozen=True)
 class Prepared:
-    """A field made ready for one solve. It is called as `rate` is.
+    """A field made ready for one solve.
 
     rate       f(t, h)
     tensors    what f is made of and needs gradients of: they are collected there over all evaluations, and carried back once
@@ -27,6 +27,11 @@ class Prepared:
     tensors: tuple[Tensor, ...] = ()
     on_step: Callable[[int, bool], None] | None = None
     routes: Callable[[], dict[str, str]] | None = None
+
+    @property
+    def f(self) -> Callable[[Tensor, Tensor], Tensor]:
+        """What the solver is given: `rate` itself (it knows the parameters of a module), or with `on_step` one that hears of steps."""
+        return self.rate if self.on_step is None else self
 
     def __call__(self, t: Tensor, h: Tensor) -> Tensor:
         return self.rate(t, h)

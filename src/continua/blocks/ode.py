@@ -64,8 +64,8 @@ class ODEBlock(nn.Module):
         if torch.compiler.is_compiling():  # a graph holds no statistics
             self._check_one_graph(h, end, prepared.tensors)
             self.stats = None
-            return solve_with(self.solver, prepared, h, self.t0, end, params=prepared.tensors, **options)
-        solution = solve_with(self.solver, prepared, h, self.t0, end, params=prepared.tensors, **options)
+            return solve_with(self.solver, prepared.f, h, self.t0, end, params=prepared.tensors, **options)
+        solution = solve_with(self.solver, prepared.f, h, self.t0, end, params=prepared.tensors, **options)
         self._keep_stats(solution, prepared)
         return solution
 
@@ -82,9 +82,10 @@ class ODEBlock(nn.Module):
 
     def _prepare(self, h: Tensor, end: Time) -> Prepared:
         """The rate of change with its filters realised, and the tensors that need gradients."""
-        # A compiled field is no `Field` any more but a module with `forward(t, h)`: only its calls are compiled.
+        # A compiled field is no `Field` any more but a module with `forward(t, h)`: only its calls are compiled. The solver finds the
+        # parameters of a plain module by itself.
         if not isinstance(self.field, Field):
-            return Prepared(self.field, tuple(self.field.parameters()) if isinstance(self.field, nn.Module) else ())  # or a plain function
+            return Prepared(self.field)
         prepared = self.field.prepare(h, self.t0, end)
         if not isinstance(prepared, Prepared):
             name = type(self.field).__name__

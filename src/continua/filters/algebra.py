@@ -42,11 +42,7 @@ class JetAlgebra(Filter):
     @property
     def sigma(self) -> Tensor:
         """The scale in pixels, after bounds."""
-        return self.sigma_of(self.s)
-
-    def sigma_of(self, s: Tensor) -> Tensor:
-        """σ of an s of this filter, after bounds."""
-        return torch.exp2(s if self.limit is None else self.limit(s))
+        raise TypeError(f"{type(self).__name__} must define sigma.")
 
     def with_values(self, alpha: Tensor, sigma: Tensor) -> Self:
         """A copy with these coefficients and this scale."""

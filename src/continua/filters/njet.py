@@ -57,6 +57,15 @@ class NJet(JetAlgebra):
         self.alpha = nn.Parameter(alpha_std * torch.randn(len(jet_orders(order)), in_channels, out_channels))
         self.s = nn.Parameter(s_std * torch.randn(s_shape))
 
+    @property
+    def sigma(self) -> Tensor:
+        """The scale in pixels, after bounds."""
+        return self.sigma_of(self.s)
+
+    def sigma_of(self, s: Tensor) -> Tensor:
+        """σ of an s of this filter, after bounds."""
+        return torch.exp2(s if self.limit is None else self.limit(s))
+
     def state(self) -> dict[str, Tensor]:
         return {"alpha": self.alpha, "s": self.s}
 

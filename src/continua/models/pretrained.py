@@ -9,11 +9,7 @@ from continua.errors import ConfigError, ContinuaError
 from continua.models.files import write_synced
 from continua.models.network import Network
 from continua.models.registry import create_model
-<<<<<<< HEAD
 from continua.models.upgrade import FORMAT, upgrade_config, upgrade_weights
-=======
-from continua.ode import upgrade_solver_options
->>>>>>> ode
 
 WEIGHTS_FILE, CONFIG_FILE = "model.safetensors", "config.json"
 
@@ -47,17 +43,10 @@ def from_pretrained(folder: "str | Path", **options: object) -> Network:
             raise ConfigError(f"{folder} has no {name}; expected a folder written by save_pretrained")
     try:
         config = json.loads((folder / CONFIG_FILE).read_text())
-<<<<<<< HEAD
         name, saved = upgrade_config(config)
     except ContinuaError as error:
         raise ConfigError(f"{folder / CONFIG_FILE}: {error}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-=======
-        name, saved = str(config["model"]), dict(config["options"])
-        if isinstance(saved.get("solver"), dict):
-            saved["solver"] = upgrade_solver_options(saved["solver"])
-    except (ValueError, KeyError, TypeError) as error:
->>>>>>> ode
         raise ConfigError(
             f"{folder / CONFIG_FILE} is not a model configuration ({type(error).__name__}: {error}); save the model again"
         ) from None
