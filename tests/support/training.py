@@ -27,7 +27,7 @@ TINY: dict[str, Any] = dict(
 
 def tiny_recipe(**changes: Any) -> Recipe:
     """A recipe that trains in a second; `changes` as nested data."""
-    from continua.train.parse import merged
+    from continua.runs.loading import merged
 
     return load_recipe("demo", merged(TINY, changes))
 

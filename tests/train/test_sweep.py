@@ -155,7 +155,7 @@ def test_a_pre_empted_job_that_got_further_has_not_failed(tmp_path: Path, monkey
     executor = Pretended(fail={sweep.cells[0].folder: 3})
     executor.said = "preempted"
     step = iter(range(100))
-    monkeypatch.setattr("continua.train.sweeps.cell.last_step", lambda folder: next(step))
+    monkeypatch.setattr("continua.train.sweeps.file.last_step", lambda folder: next(step))
     outcome = run_sweep(sweep, executor, QUIET)
     assert (outcome.count("done"), len(executor.jobs), outcome.statuses[0].failures) == (1, 4, 0)
 

@@ -15,8 +15,8 @@ from continua.errors import ConfigError, ContinuaWarning
 from continua.filters import fast_on_cpu
 from continua.machine import why_unusable
 from continua.models import create_model, option_names
-from continua.train.parse import stretched
-from continua.train.recipe import Recipe
+from continua.runs.loading import stretched
+from continua.runs.recipe import Recipe
 
 
 def resolve(recipe: Recipe, device: str = "cpu", data_dir: "str | Path | None" = None) -> Recipe:
@@ -85,10 +85,15 @@ def _complete_options(recipe: Recipe) -> dict[str, Any]:
     options, known = dict(recipe.model_options), option_names(recipe.model)
     if recipe.data in CATALOGUE:
         entry = CATALOGUE[recipe.data]
-        found = dict(num_classes=len(next(iter(entry.counts.values()))), in_channels=entry.shape[0])
-        options = {name: value for name, value in found.items() if name in known} | options
+        implied = dict(num_classes=len(next(iter(entry.counts.values()))), in_channels=entry.shape[0])
+        options = {name: value for name, value in implied.items() if name in known} | options
+    return _with_defaults(recipe.model, options)
+
+
+def _with_defaults(model: str, options: dict[str, Any]) -> dict[str, Any]:
+    """All options of a model as plain data."""
     with torch.random.fork_rng(devices=[]):
-        return create_model(recipe.model, **options).config["options"]
+        return create_model(model, **options).config["options"]
 
 
 def _fast_precision(device: str) -> Literal["bfloat16", "float32"]:
