@@ -42,11 +42,9 @@ class Command(ArgumentParser):
 
     def add_argument(self, *names: str, **how: Any) -> Any:
         """An option or a word, as argparse has it; `type` is an annotation."""
-        return super().add_argument(*names, **self.noted(names, how))
-
-    def group(self, title: str) -> "Group":
-        """Options that --help shows together."""
-        return Group(self, title)
+        # jsonargparse gives this method to groups of options too, whose `parser` is the command.
+        command: Command = getattr(self, "parser", self)
+        return super().add_argument(*names, **command.noted(names, how))
 
     def noted(self, names: Sequence[str], how: dict[str, Any]) -> dict[str, Any]:
         """Remember an option; how to add it so that its value is checked by us."""
@@ -106,14 +104,3 @@ class Command(ArgumentParser):
             known = [known for known in self.takes_value if known.startswith("--")]
             raise unknown_name("option", option, known, see=f"{name} --help shows all")
         return self.takes_value[option]
-
-
-class Group:
-    """Options of a command that --help shows together."""
-
-    def __init__(self, command: Command, title: str) -> None:
-        self._command, self._group = command, command.add_argument_group(title)
-
-    def add_argument(self, *names: str, **how: Any) -> None:
-        """As `Command.add_argument`."""
-        self._group.add_argument(*names, **self._command.noted(names, how))

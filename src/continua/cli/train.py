@@ -36,7 +36,7 @@ def add_train_arguments(parser: Command) -> None:
         parser.add_argument(*spellings(name), type=kind, default=default, help=text + more)
     for name, text in FLAGS.items():
         parser.add_argument(*spellings(name), action="store_true", help=text)
-    group = parser.group("fields of the recipe [where it is silent]; another number of epochs stretches the schedule with it")
+    group = parser.add_argument_group("fields of the recipe [where it is silent]; another number of epochs stretches the schedule with it")
     for name, kind in recipe_fields():
         kind = dict[str, Any] | None if name.endswith("resized_crop") else kind
         group.add_argument(*spellings(name), type=kind, default=SUPPRESS, help=_help(name))
