@@ -10,7 +10,7 @@ from torch import Tensor
 from continua.blocks import ODEBlock
 from continua.data import Augmentation
 from continua.errors import ConfigError
-from continua.runs import Batches, costs, evaluate
+from continua.runs import Batches, evaluate
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,6 @@ def measured(
             "there are no images to look at; the batches are empty, or an iterator that was used up (give a list or a loader)"
         )
     return Measured(result.images, result.accuracy or 0.0, result.nfe_per_image or [0.0] * len(model.blocks), result.failed)
-
-
-def evaluations(model: Any) -> list[float]:
-    """Evaluations of f in each block's last solve, mean over samples; 0 for blocks without a solver."""
-    return costs(model.stats, "nfe")
 
 
 def has_time(block: object) -> bool:

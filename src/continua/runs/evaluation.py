@@ -25,8 +25,8 @@ class Evaluation:
     """What one pass over images gave, as sums, from which ranks can make theirs.
 
     A batch whose solve did not reach its end has `failed`: its images count as wrong, and neither in the loss nor in evaluations of f.
-    `solves` are, of each batch that was solved, its images and the evaluations of f in each block. Where asked to keep them: `predictions`
-    hold the class with the largest output for each image in turn, −1 where it failed; `outputs`, `labels` and `losses` are of the others.
+    `solves` are, of each batch that was solved, its images and the evaluations of f in each block. `predictions` are the class with the
+    largest output for each image in turn, −1 where it failed. `outputs`, `labels` and `losses`, where kept, are of those that did not.
     """
 
     solved: int = 0
@@ -93,7 +93,7 @@ def evaluate(
         split: A loader, or batches: (images, labels), or `Batch`, of which only valid samples count.
         task: What the loss is; without it there is none, and right is the class with the largest output.
         forward: How images go through the network where `network(images)` is not what is wanted: changed, or in another precision.
-        keep: Also keep what came out for every image.
+        keep: Also keep outputs, labels and losses.
     """
     run, training = forward or network, network.training
     result = Evaluation(correct=0 if task is None or task.has_accuracy else None)
@@ -106,7 +106,7 @@ def evaluate(
             except SolverError:  # one image can spoil a batch's solve; the others must still be counted
                 count = int(batch.valid.sum())
                 result.failed += count
-                result.predictions += [-1] * count if keep else []
+                result.predictions += [-1] * count
                 continue
             _count(result, network, outputs, batch, task, keep)  # waits for a GPU, so the clock is right
             result.seconds += time.monotonic() - start
@@ -121,14 +121,14 @@ def _count(result: Evaluation, network: Trained, outputs: Tensor, batch: Batch, 
     result.solved += count
     result.solves.append((count, costs(network.stats, "nfe")))
     if result.correct is not None:
-        right = outputs.argmax(1) == batch.labels.to(outputs.device) if task is None else task.right(outputs, batch)
-        result.correct += int(right[valid].sum())
+        best = outputs.argmax(1)
+        result.correct += int((best == batch.labels.to(best.device))[valid].sum())
+        result.predictions += best[valid].tolist()
     if task is not None:
         losses = task.losses(network, outputs, batch, smoothing=False)[valid]
         result.loss_sum += float(losses.double().sum())
         result.losses += [losses.cpu()] if keep else []
     if keep:
-        result.predictions += outputs[valid].argmax(1).tolist() if result.correct is not None else []
         result.outputs.append(outputs[valid].float().cpu())
         result.labels.append(batch.labels[valid].cpu())
 
