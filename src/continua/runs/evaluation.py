@@ -140,7 +140,7 @@ def _batches(split: "Loader | Iterable[Batch | tuple[Tensor, Tensor]]") -> Itera
         else:
             images, labels = batch
             indices = torch.arange(len(labels), device=labels.device)
-            yield Batch(images, labels, indices, torch.ones_like(indices, dtype=torch.bool))
+            yield Batch(images, labels.long(), indices, torch.ones_like(indices, dtype=torch.bool))
 
 
 def costs(stats: Sequence[Stats | None], name: str) -> list[float]:
