@@ -66,7 +66,7 @@ def test_a_recipe_beside_the_sweep_file_is_found(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("recipe: demo", "unknown key recipe; did you mean recipes?"),
+        ("recipe: demo", "unknown key 'recipe'; did you mean recipes?"),
         ("recipes: demo\nepochs: 3", "belong under `set` or `grid`"),
         ("models: dcn_ode", "there are no recipes"),
         ("recipes: dmo", "did you mean demo?"),
