@@ -21,12 +21,12 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from _common import machine, medians, options, show_all
+from continua.runs.folder import Run
 from continua.train import RunOptions, identity, load_recipe, resolve
 from continua.train.devices import launch_fabric
 from continua.train.loop import Training
-from continua.train.progress import Progress
-from continua.train.run import Run
-from continua.train.setup import assemble
+from continua.train.metrics import Progress
+from continua.train.start import assemble
 
 CASES: dict[str, dict[str, Any]] = {
     "resnet_blocks": dict(model="resnet_blocks", model_options={}),

@@ -111,10 +111,13 @@ def test_a_fetch_without_a_network_fails_in_one_line_and_leaves_nothing(
         (["train", "--recipe", "demo", "--drop-last", "maybe"], "drop_last is 'maybe'; expected true or false or auto"),
         (["train", "--recipe", "demo", "--optimiser.betas", "3"], "optimiser.betas is '3'; expected a list"),
         (["train", "--recipe", "demo", "--model-options.channels", "8"], "channels is 8; expected a list"),
-        (["data", "chek", "cifar10"], "continua data has no command 'chek'; did you mean check?"),
-        (["trian"], "has no command 'trian'; did you mean train?"),
-        (["data", "list", "--no-such-option"], "--no-such-option is not known here; --help shows what is"),
+        (["data", "chek", "cifar10"], "unknown command 'chek'; did you mean check? continua data is followed by one of list, fetch, check"),
+        (["trian"], "unknown command 'trian'; did you mean train?"),
+        (["data", "list", "--no-such-option"], "unknown option '--no-such-option'; continua data list --help shows all"),
         (["data", "fetch", "mnist", "--timeout", "soon"], "timeout is 'soon'; expected a number"),
+        (["data", "fetch", "mnist", "--timeout"], "--timeout needs a value"),
+        (["data", "list", "cifar10"], "cifar10 is not known here; continua data list --help shows what is"),
+        (["--versoin"], "unknown option '--versoin'; did you mean --version?"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,8 +43,10 @@ def unknown_name(
         see: A sentence that says where to look instead of the list.
         error: The class of the error.
     """
-    names = list(known)
-    near = get_close_matches(str(given).lower().replace("-", "_"), names, n=1, cutoff=0.5) or get_close_matches(str(given), names, n=1)
-    hint = f" did you mean {near[0]}?" if near else ""
+    names, word = list(known), str(given).lstrip("-")
+    plain = {name.lstrip("-"): name for name in names}  # options are compared without their dashes
+    near = get_close_matches(word.lower().replace("-", "_"), plain, n=1, cutoff=0.5) or get_close_matches(word, plain, n=1)
+    near = near or [name for name in plain if name.endswith(f".{word}")]  # `lr` for `optimiser.lr`
+    hint = f" did you mean {plain[near[0]]}?" if near else ""
     listed = see or f"known: {', '.join(names[:most])}{f', … ({len(names)} in all)' if len(names) > most else ''}"
     return error(f"unknown {what} {given!r};{hint} {listed}")

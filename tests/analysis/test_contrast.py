@@ -27,13 +27,14 @@ def small_net(name: str = "odenet", **options: object) -> continua.Network:
     return continua.create_model(name, **{**TINY, **solver, **options}).eval()
 
 
-class Spy:
+class Spy(torch.nn.Module):
     """A network that answers by the mean of its input and remembers how it was called."""
 
     def __init__(self, net: continua.Network) -> None:
+        super().__init__()
         self.blocks, self.stats, self.calls = net.blocks, [None] * len(net.blocks), []
 
-    def __call__(self, images: Tensor, **options: object) -> Tensor:
+    def forward(self, images: Tensor, **options: object) -> Tensor:
         self.calls.append((images, options))
         return torch.eye(3)[torch.zeros(len(images), dtype=torch.long)]
 

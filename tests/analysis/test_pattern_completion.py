@@ -8,6 +8,7 @@ from torch import Tensor
 import continua
 from continua.analysis import pattern_completion
 from continua.analysis.pattern_completion import completion, default_sizes, masked, present
+from continua.blocks import ODEBlock
 from continua.errors import ConfigError
 from continua.report import Figure, Maps
 
@@ -51,14 +52,12 @@ def test_sizes_follow_the_image() -> None:
     assert default_sizes(8) == [0, 2, 4]
 
 
-class Decay(torch.nn.Module):
+class Decay(continua.Network):
     """Stands for a network: one block whose state is h(t) = x e^(−t) + 1."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.block = torch.nn.Identity()
-        self.block.t0, self.block.t1, self.block.trajectory = 0.0, 2.0, None  # pyright: ignore
-        self.blocks, self.stats = torch.nn.ModuleList([self.block]), [None]
+        self.blocks = torch.nn.ModuleList([ODEBlock(torch.nn.Identity(), t1=2.0)])
 
     def states(self, images: Tensor, block: int = 0, times: Tensor | None = None) -> Tensor:
         assert times is not None

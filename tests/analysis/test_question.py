@@ -15,6 +15,7 @@ from continua.data import Augmentation
 from continua.errors import ConfigError
 from continua.report import Axis, Figure, Page, Series
 from continua.report.plain import LARGE
+from continua.runs import Recipe, Run, RunView, write_yaml
 
 
 @dataclass(frozen=True)
@@ -72,19 +73,16 @@ def nothing_asked() -> None:
     ASKED.clear()
 
 
-def subject(tmp_path: Path, **changes: Any) -> Subject:
-    given: dict[str, Any] = dict(
-        name="run",
-        folder=tmp_path / "run",
-        weights="abc",
-        load_model=torch.nn.Identity,
-        data="digits",
-        preprocess=Augmentation(),
-        batch_size=100,
-        recipe={"per_class": 3, "seed": 1, "holdout": None},
-        quiet=True,
-    )
-    return Subject(**{**given, **changes})
+def subject(
+    folder: Path, *, name: str = "run", weights: str = "abc", device: str = "cpu", data_dir: Path | None = None, **changes: Any
+) -> Subject:
+    """A run whose files are there, with weights that nobody loads; `changes` to its recipe."""
+    recipe: dict[str, Any] = dict(data="digits", per_class=3, seed=1, evaluation_batch_size=100)
+    run = Run(folder / name)
+    run.write(run.config, write_yaml(Recipe(**{**recipe, **changes})))
+    run.write(run.best / "model.safetensors", weights)
+    run.write(run.best / "config.json", "{}")
+    return Subject(RunView(run.folder, device=device, data_dir=data_dir), quiet=True)
 
 
 def test_an_answer_is_asked_once_and_read_back_equal(tmp_path: Path) -> None:
@@ -118,9 +116,9 @@ def test_force_asks_again_and_pictures_are_drawn_when_first_wanted(tmp_path: Pat
     [
         dict(weights="abd"),
         dict(data="digits32"),
-        dict(batch_size=50),
-        dict(preprocess=Augmentation(mean=(0.5,), std=(0.2,))),
-        dict(recipe={"per_class": 4, "seed": 1, "holdout": None}),
+        dict(evaluation_batch_size=50),
+        dict(augmentation=Augmentation(mean=(0.5,), std=(0.2,))),
+        dict(per_class=4),
     ],
     ids=str,
 )
@@ -135,7 +133,7 @@ def test_options_and_version_decide_the_key_and_folders_do_not(tmp_path: Path) -
     keys |= {answer_key(replace(QUESTION, version=2), [subject(tmp_path)], Options())}
     keys |= {answer_key(QUESTION, [subject(tmp_path)], Options(data="mnist"))}
     assert len(keys) == 4
-    assert answer_key(QUESTION, [subject(tmp_path, folder=tmp_path / "elsewhere", device="cuda", name="b")], Options()) == before
+    assert answer_key(QUESTION, [subject(tmp_path / "elsewhere", device="cuda", name="b")], Options()) == before
 
 
 def test_a_folder_of_images_is_known_by_its_files(tmp_path: Path) -> None:

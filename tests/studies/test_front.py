@@ -2,16 +2,19 @@
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from continua.analysis import curves_over_seeds, runs_page
 from continua.cli import main
 from continua.errors import ConfigError
-from continua.report import Column, Entry, Figure, Page, PlusMinus, Table
+from continua.report import Column, Entry, Figure, Page, PlusMinus, Table, page_json, write_text
 from continua.report.page import Link
 from continua.report.plain import to_plain
-from continua.report.runs import RunFacts, over_seeds, runs_page
+from continua.runs import Recipe, Run, RunView
 from continua.studies import STUDIES, Claim, find_study
 from continua.studies.claims import claim_from, claim_text, verdict
 from continua.studies.front import NOT_RUN, front_page, headline
@@ -141,9 +144,22 @@ def test_a_front_page_of_nothing_says_that_nothing_was_run() -> None:
     assert page.parts[0] == f"{len(STUDIES)} studies of 4 papers: {len(STUDIES)} not run."
 
 
-def test_a_page_about_many_runs_is_a_table_and_nothing_that_grows_with_them() -> None:
+def begun(folder: Path, lines: Sequence[dict[str, Any]]) -> RunView:
+    """A run with these lines of metrics."""
+    run = Run(folder)
+    run.create(Recipe())
+    for line in lines:
+        run.append(line)
+    return RunView(folder)
+
+
+def test_a_page_about_many_runs_is_a_table_and_nothing_that_grows_with_them(tmp_path: Path) -> None:
     lines = [{"event": "epoch", "epoch": epoch, "loss": 1.0, "train_accuracy": 0.5} for epoch in (1, 2, 3)]
-    runs = [RunFacts(f"run {place}", {"model": "dcn_ode", "seed": place}, lines, analyses=[Page("Scales", ["σ"])]) for place in range(13)]
+    runs = [begun(tmp_path / f"run {place}", lines) for place in range(13)]
+    for run in runs:
+        answer = run.folder / "analysis" / "scales" / "0123456789abcdef"
+        write_text(answer / "page.json", page_json(Page("Scales", ["σ"])))
+        write_text(answer / "numbers.json", "{}")
     few, many = runs_page(runs[:12]), runs_page(runs)
     assert (len(few.every(Figure)), len(few.sections)) == (2, 12)
     assert (len(many.every(Figure)), len(many.sections)) == (0, 0)
@@ -151,11 +167,12 @@ def test_a_page_about_many_runs_is_a_table_and_nothing_that_grows_with_them() ->
     assert "up to 12 runs" in str(many.parts[-1])
 
 
-def test_curves_over_seeds_are_means_with_a_band_over_the_epochs_that_all_have() -> None:
-    def run(*losses: float) -> RunFacts:
-        return RunFacts("a", {}, [{"event": "epoch", "epoch": place + 1, "loss": loss} for place, loss in enumerate(losses)])
+def test_curves_over_seeds_are_means_with_a_band_over_the_epochs_that_all_have(tmp_path: Path) -> None:
+    def run(*losses: float) -> RunView:
+        lines = [{"event": "epoch", "epoch": place + 1, "loss": loss} for place, loss in enumerate(losses)]
+        return begun(tmp_path / str(losses), lines)
 
-    (figure,) = over_seeds({"two": [run(1.0, 4.0), run(3.0, 4.0, 9.0)], "one": [run(2.0, 1.0)], "none": []})
+    (figure,) = curves_over_seeds({"two": [run(1.0, 4.0), run(3.0, 4.0, 9.0)], "one": [run(2.0, 1.0)], "none": []})
     two, one = figure.series
     assert (two.x, two.y) == ((1.0, 2.0), (2.0, 4.0))
     assert two.error == (pytest.approx(2**0.5), 0.0)

@@ -10,8 +10,7 @@ import pytest
 from continua.studies import STUDIES, Row, find_study
 from continua.studies.listing import State, seconds_left, study_states
 from continua.studies.runs import Places, wanted_runs
-from continua.train import load_recipe
-from continua.train.setup import RunOptions
+from continua.train import RunOptions, load_recipe
 
 
 def state(finished: int | None, total: int = 36, left: float | None = None, written: tuple[str, ...] = ()) -> State:

@@ -8,15 +8,15 @@ import pytest
 
 from continua import ConfigError
 from continua.cli import main
+from continua.runs.folder import Run
+from continua.runs.loading import load_recipe
+from continua.runs.resolution import identity
 from continua.studies import STUDIES, find_study, keep, reproduce, train_here
 from continua.studies.reproduce import KEPT, _copy_run
 from continua.studies.runs import Places, wanted_runs
 from continua.studies.study import SCALES
 from continua.studies.written import study_folder
-from continua.train.parse import load_recipe
-from continua.train.resolution import identity
-from continua.train.run import Run
-from continua.train.setup import RunOptions
+from continua.train import RunOptions
 
 pytestmark = pytest.mark.filterwarnings("ignore::continua.ContinuaWarning")
 QUICK = ["dcn/table2a", "anodev2/table1", "features/table1", "rknet/table1"]  # one of each paper

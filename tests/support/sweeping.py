@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
+from continua.runs.loading import merged, parse_recipe
 from continua.train import Recipe, Run, identity
-from continua.train.parse import merged, parse_recipe
 from continua.train.sweeps.executors import JobState
 from continua.train.sweeps.job import CellJob
 

@@ -28,7 +28,7 @@ TINY: dict[str, Any] = dict(
 
 def tiny_recipe(**changes: Any) -> Recipe:
     """A recipe that trains in a second; `changes` as nested data. Another model takes those of the options that it has."""
-    from continua.train.parse import merged
+    from continua.runs.loading import merged
 
     options = options_in_common(changes.get("model", TINY["model"]), TINY["model_options"])
     return load_recipe("demo", merged({**TINY, "model_options": options}, changes))

@@ -11,9 +11,9 @@ from command_line import failed
 from training import QUIET, lasting_lines, tiny_recipe
 
 from continua.cli import main
+from continua.runs.loading import recipe_fields
 from continua.train import Run, train
 from continua.train.loop import Training
-from continua.train.parse import recipe_fields
 
 WORDS = [
     *("train", "--recipe", "demo", "--data", "digits", "--per-class", "4", "--epochs", "2", "--batch_size=16", "--optimiser.lr", "1e-2"),
@@ -51,7 +51,7 @@ def test_print_config_shows_the_resolved_recipe_and_trains_nothing(tmp_path: Pat
 
 
 def test_without_out_the_folder_is_named_after_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
-    monkeypatch.setattr(Training, "go", lambda self: {"test_accuracy": 0.5})
+    monkeypatch.setattr(Training, "fit", lambda self: {"test_accuracy": 0.5})
     monkeypatch.setenv("CONTINUA_RUNS", str(tmp_path / "all"))
     monkeypatch.setattr("continua.cli.train._say", lambda folder, result: None)
     assert main(WORDS) == 0
@@ -64,7 +64,7 @@ def test_without_out_the_folder_is_named_after_the_run(tmp_path: Path, monkeypat
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--recipe", "demo", "--optimizer.lr", "3"], "there is no option --optimizer.lr; did you mean --optimiser.lr?"),
+        (["--recipe", "demo", "--optimizer.lr", "3"], "unknown option '--optimizer.lr'; did you mean --optimiser.lr?"),
         (["--recipe", "demo", "--epoch", "3"], "did you mean --epochs?"),
         (["--recipe", "demo", "--lr", "3"], "did you mean --optimiser.lr?"),
         (["--recipe", "demo", "--epochs", "many"], "epochs"),

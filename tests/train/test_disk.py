@@ -74,7 +74,7 @@ def test_a_read_only_place_is_refused_before_training(disk: Path) -> None:
 
 
 def test_no_room_for_the_final_weights_is_said_and_mended(disk: Path, monkeypatch: pytest.MonkeyPatch, reference: Run) -> None:
-    from continua.train.tasks import Classify
+    from continua.runs.tasks import Classify
 
     def no_room(*_: object) -> None:
         raise OSError(28, "No space left on device")

@@ -8,10 +8,9 @@ import pytest
 from training import QUIET, tiny_recipe
 
 from continua.errors import ConfigError
-from continua.train import Interrupted, Run, resume, train
-from continua.train.journal import Journal
+from continua.train import Interrupted, Run, RunOptions, resume, train
 from continua.train.loop import Training
-from continua.train.setup import RunOptions
+from continua.train.metrics import Journal
 
 BOARD = RunOptions(progress="off", device="cpu", threads=1, tensorboard=True)
 

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from training import QUIET, finish, start, tiny_recipe, weights
 
+from continua.blocks import ODEBlock
 from continua.blocks.sync_batchnorm import RankBatchNorm
 from continua.errors import ConfigError, SolverError
 from continua.train import Recipe, Run, RunOptions, resume, train
@@ -147,20 +148,14 @@ def test_when_a_rank_dies_the_others_say_so_and_one_process_can_go_on(tmp_path: 
     assert [line["loss"] for line in run.lines()] == pytest.approx([line["loss"] for line in one.lines()], rel=1e-5)
 
 
-class Block(nn.Module):
-    """Stands for an ODE block with a BatchNorm in its field."""
-
-    def __init__(self, steps: int | None) -> None:
-        super().__init__()
-        self.norm, self.field = nn.BatchNorm2d(3), None
-        self.solver = type("Solver", (), {"steps": steps})()
-
-
 def test_batch_norm_among_ranks_needs_fixed_steps() -> None:
-    made = made_parallel(nn.Sequential(Block(steps=5)))
+    def block(steps: int | None) -> ODEBlock:
+        return ODEBlock(nn.BatchNorm2d(3), solver={"steps": steps})
+
+    made = made_parallel(nn.Sequential(block(steps=5)))
     assert any(isinstance(module, RankBatchNorm) for module in made.modules())
     with pytest.raises(ConfigError, match="needs fixed steps"):
-        made_parallel(nn.Sequential(Block(steps=None)))
+        made_parallel(nn.Sequential(block(steps=None)))
     plain = nn.Sequential(nn.GroupNorm(1, 3))
     assert made_parallel(plain) is plain
 

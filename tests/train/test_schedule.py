@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from continua.train import Schedule
-from continua.train.schedule import Plateau, lr_factor
+from continua.train.optimiser import Plateau, lr_factor
 
 BATCHES = 5
 

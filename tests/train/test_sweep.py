@@ -66,7 +66,7 @@ def test_a_recipe_beside_the_sweep_file_is_found(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("recipe: demo", "unknown key recipe; did you mean recipes?"),
+        ("recipe: demo", "unknown key 'recipe'; did you mean recipes?"),
         ("recipes: demo\nepochs: 3", "belong under `set` or `grid`"),
         ("models: dcn_ode", "there are no recipes"),
         ("recipes: dmo", "did you mean demo?"),
@@ -155,7 +155,7 @@ def test_a_pre_empted_job_that_got_further_has_not_failed(tmp_path: Path, monkey
     executor = Pretended(fail={sweep.cells[0].folder: 3})
     executor.said = "preempted"
     step = iter(range(100))
-    monkeypatch.setattr("continua.train.sweeps.cell.last_step", lambda folder: next(step))
+    monkeypatch.setattr("continua.train.sweeps.file.last_step", lambda folder: next(step))
     outcome = run_sweep(sweep, executor, QUIET)
     assert (outcome.count("done"), len(executor.jobs), outcome.statuses[0].failures) == (1, 4, 0)
 

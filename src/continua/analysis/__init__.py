@@ -40,11 +40,13 @@ from continua.analysis.question import DataOptions, Question
 from continua.analysis.scales import scales, short_name
 from continua.analysis.stages import stages
 from continua.analysis.steps import Steps, steps
-from continua.analysis.subject import Images, Subject
+from continua.analysis.subject import Subject, subject_of
 from continua.analysis.tolerance import tolerance
+from continua.analysis.trainings import curves_over_seeds, runs_page
 from continua.analysis.transfer import transfer
 from continua.analysis.weights import LayerPath, synthetic, weights
 from continua.options import option
+from continua.runs import Images
 
 __all__ = [
     "Answer",
@@ -59,6 +61,7 @@ __all__ = [
     "answer",
     "black",
     "contrast",
+    "curves_over_seeds",
     "features",
     "find_question",
     "has_time",
@@ -66,11 +69,13 @@ __all__ = [
     "masked",
     "option",
     "pattern_completion",
+    "runs_page",
     "scales",
     "short_name",
     "stages",
     "states",
     "steps",
+    "subject_of",
     "synthetic",
     "tolerance",
     "transfer",

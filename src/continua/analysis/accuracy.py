@@ -1,16 +1,16 @@
 """Accuracy and cost of a network on images that were changed on the way: what masks, contrasts and tolerances are measured with."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from continua.blocks import ODEBlock
 from continua.data import Augmentation
-from continua.errors import ConfigError, SolverError
-
-Batches = Iterable[tuple[Tensor, Tensor]]
+from continua.errors import ConfigError
+from continua.runs import Batches, evaluate
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,6 @@ class Measured:
     failed: int
 
 
-@torch.no_grad()
 def measured(
     model: Any,
     batches: Batches,
@@ -34,33 +33,17 @@ def measured(
     forward: Callable[[Tensor], Tensor] | None = None,
 ) -> Measured:
     """Every batch once, as `change` makes it; `forward` runs the network where plain `model(images)` is not what is wanted."""
-    right, images, failed, solved = 0, 0, 0, 0
-    nfe = torch.zeros(len(model.blocks), dtype=torch.float64)
-    for given, labels in batches:
-        images += len(labels)
-        try:
-            found = (forward or model)(change(given))
-        except SolverError:
-            failed += len(labels)
-            continue
-        right += int((found.argmax(1) == labels.to(found.device)).sum())
-        solved += len(labels)
-        nfe += len(labels) * torch.tensor(evaluations(model), dtype=torch.float64)
-    if not images:
+    result = evaluate(model, batches, forward=lambda images: (forward or model)(change(images)))
+    if not result.images:
         raise ConfigError(
             "there are no images to look at; the batches are empty, or an iterator that was used up (give a list or a loader)"
         )
-    return Measured(images, right / images, (nfe / max(1, solved)).tolist(), failed)
+    return Measured(result.images, result.accuracy or 0.0, result.nfe_per_image or [0.0] * len(model.blocks), result.failed)
 
 
-def evaluations(model: Any) -> list[float]:
-    """Evaluations of f in each block's last solve, mean over samples; 0 for blocks without a solver."""
-    return [0.0 if stats is None else float(torch.as_tensor(stats.nfe).double().mean()) for stats in model.stats]
-
-
-def has_time(block: Any) -> bool:
+def has_time(block: object) -> bool:
     """Whether a block carries its state through an interval of time."""
-    return hasattr(block, "trajectory") and hasattr(block, "t1")
+    return isinstance(block, ODEBlock)
 
 
 def black(preprocess: Augmentation) -> Tensor:

@@ -1,19 +1,18 @@
 """The dial of speed and accuracy: accuracy, evaluations of f and time as the tolerance or the method changes, without retraining."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
-from continua.analysis.accuracy import Batches, evaluations, has_time
+from continua.analysis.accuracy import has_time
 from continua.analysis.question import DataOptions, Question
 from continua.analysis.subject import Keep, Subject, ask_anew, no_progress
-from continua.errors import ConfigError, SolverError
+from continua.errors import ConfigError
 from continua.options import option
 from continua.report import Axis, Column, Figure, Page, Series, Table
+from continua.runs import Batches, evaluate
 
 TOLERANCES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 FIXED = ("rk4:1", "rk4:2", "rk4:4")
@@ -107,27 +106,13 @@ def _settings(solver: Any, tolerances: Sequence[float], method: str | None, fixe
     return found
 
 
-@torch.no_grad()
 def _measure(net: Any, batches: Batches) -> dict[str, Any]:
     """Predictions (−1 where the solve failed), accuracy, cost and time of one setting."""
-    predictions, right, failed, seconds = [], 0, 0, 0.0
-    nfe = np.zeros(len(net.blocks))
-    for images, labels in batches:
-        start = time.perf_counter()
-        try:
-            best = net(images).argmax(1).cpu()  # waits for a GPU, so the clock is right
-        except SolverError:
-            best = torch.full((len(labels),), -1)
-            failed += len(labels)
-        seconds += time.perf_counter() - start
-        nfe += 0.0 if int(best[0]) < 0 else len(labels) * np.array(evaluations(net))
-        right += int((best == labels.cpu()).sum())
-        predictions += best.tolist()
-    if not predictions:
+    measured = evaluate(net, batches)
+    if not measured.images:
         raise ConfigError("there are no images to look at; the batches are empty, or an iterator that was used up")
-    count = len(predictions)
-    means = (nfe / max(1, count - failed)).tolist()
-    return dict(predictions=predictions, accuracy=right / count, nfe=means, seconds=seconds, failed=failed)
+    nfe = measured.nfe_per_image or [0.0] * len(net.blocks)
+    return dict(predictions=measured.predictions, accuracy=measured.accuracy, nfe=nfe, seconds=measured.seconds, failed=measured.failed)
 
 
 # --- the command --------------------------------------------------------------------------------------------------------

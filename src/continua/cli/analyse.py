@@ -1,13 +1,16 @@
 """`continua analyse NAME RUN...`: a question and its options in, numbers, pictures and a few sentences out."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from continua.analysis import Answer, Question, Subject, answer, find_question, known_questions
+from jsonargparse import Namespace
+
+from continua.analysis import Answer, Question, Subject, answer, find_question, known_questions, subject_of
+from continua.cli.parser import Command
 from continua.cli.words import spellings
 from continua.errors import ConfigError
 from continua.report import Page, overlaid, show_page, show_table, write_html, write_page
@@ -21,7 +24,7 @@ HOW: dict[str, tuple[Any, Any, str]] = {
 FLAGS = {"force": "ask again, even where the answer is known", "svg": "pictures as SVG too", "quiet": "no progress bar"}
 
 
-def add_analyse_arguments(parser: Any, words: Sequence[str] = ()) -> None:
+def add_analyse_arguments(parser: Command, words: Sequence[str] = ()) -> None:
     """NAME and RUNs, options of all analyses, and those of the one that `words` (what follows `analyse`) names."""
     listed = "; ".join(f"{name}: {text}" for name, text in known_questions().items())
     parser.description = f"Ask a question of trained networks. Known: {listed}"
@@ -41,21 +44,22 @@ def add_analyse_arguments(parser: Any, words: Sequence[str] = ()) -> None:
         group.add_argument(*spellings(option), type=kind, default=default, help=text or " ")
 
 
-def analyse_command(given: dict[str, Any], subject_of: Callable[..., Subject]) -> None:
-    """Run `continua analyse`; `subject_of(folder, device=…, data_dir=…, quiet=…)` makes a subject of a run."""
+def analyse_command(options: Namespace) -> None:
+    """Run `continua analyse`."""
+    given = options.as_dict()
     if not given["name"]:
         show_table("continua analyse NAME RUN...", ("name", "what it asks"), known_questions().items(), text=(0, 1))
         return
     question = find_question(given["name"])
-    options = question.Options(**{item.name: given[item.name] for item in fields(question.Options)})
+    asked = question.Options(**{item.name: given[item.name] for item in fields(question.Options)})
     subjects = [subject_of(run, device=given["device"], data_dir=given["data_dir"], quiet=given["quiet"]) for run in given["runs"]]
     how = dict(force=given["force"], pictures=("png", "svg") if given["svg"] else ("png",), out=given["out"])
     if question.runs == "one" and len(subjects) > 1:
-        answers = {name: answer(question, [subject], options, **how) for name, subject in _named(subjects).items()}
+        answers = {name: answer(question, [subject], asked, **how) for name, subject in _named(subjects).items()}
         page, folder = _compare(answers, how["pictures"], given["out"])
         state = "compared" if any(found.fresh for found in answers.values()) else "compared, all known"
     else:
-        found = answer(question, subjects, options, **how)
+        found = answer(question, subjects, asked, **how)
         page, folder, state = found.page, found.folder, "asked" if found.fresh else "known already"
     show_page(page)
     if given["html"]:

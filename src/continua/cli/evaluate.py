@@ -22,10 +22,10 @@ def add_evaluate_arguments(parser: ArgumentParser) -> None:
 def evaluate_command(options: Namespace) -> None:
     """Run `continua evaluate`."""
     from continua.report import show_table, written_whole
-    from continua.train import evaluate
+    from continua.runs import evaluate_run
 
     asked = {name: getattr(options, name) for name in ("data", "split", "tolerance", "batch_size", "data_dir", "device")}
-    found = evaluate(options.run, **asked)
+    found = evaluate_run(options.run, **asked)
     tolerance = f"-tolerance{options.tolerance:g}" if options.tolerance is not None else ""
     target = options.out or options.run / f"evaluation-{found['data']}-{found['split']}{tolerance}.json"
     with written_whole(target) as temporary:

@@ -5,16 +5,16 @@ import sys
 import warnings
 from argparse import ArgumentError
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
-from jsonargparse import ArgumentParser, Namespace
+from jsonargparse import Namespace
 
 from continua.cli.data import add_data_commands
 from continua.cli.doctor import add_doctor_arguments, doctor_command
 from continua.cli.models import add_models_arguments, models_command
-from continua.errors import ConfigError, ContinuaError, ContinuaWarning
+from continua.cli.parser import Command
+from continua.errors import ContinuaError, ContinuaWarning
 from continua.machine import claim_process, keep_freed_memory
 
 Action = Callable[[Namespace], None]
@@ -32,8 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not words:
             parser.print_help()
             return 0
-        _check_command(words, actions)
-        action, arguments = _chosen(parser.parse_args(_checked(words)), actions)
+        words = _gathered(words)
+        parser.check(words)
+        action, arguments = _chosen(parser.parse_args(words), actions)
         action(arguments)
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read our output has seen enough
@@ -42,19 +43,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ContinuaError, ArgumentError, OSError) as error:
         if "--debug" in words:
             raise
-        print(f"continua: {_said(error)}", file=sys.stderr)
+        print(f"continua: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("continua: interrupted", file=sys.stderr)
         return 130
     return 0
-
-
-def _said(error: Exception) -> str:
-    """One line."""
-    from continua.train import parser_words
-
-    return parser_words(str(error)) if isinstance(error, ArgumentError) else " ".join(str(error).split())
 
 
 def _warned(message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None) -> None:
@@ -65,14 +59,8 @@ def _warned(message: Warning | str, category: type[Warning], filename: str, line
         sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
 
 
-def _command(description: str) -> ArgumentParser:
-    parser = ArgumentParser(prog="continua", description=description, exit_on_error=False, print_config=None)
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    return parser
-
-
-def _parser(words: list[str]) -> tuple[ArgumentParser, dict[str, Action]]:
-    parser = _command("Neural networks that are continuous in space, depth and weight.")
+def _parser(words: list[str]) -> tuple[Command, dict[str, Action]]:
+    parser = Command("Neural networks that are continuous in space, depth and weight.")
     parser.add_argument("--version", action="version", version=f"continua {_version()}", help="print the version and exit")
     from continua.cli.analyse import add_analyse_arguments
     from continua.cli.demo import add_demo_arguments
@@ -86,51 +74,49 @@ def _parser(words: list[str]) -> tuple[ArgumentParser, dict[str, Action]]:
     commands = parser.add_subcommands(dest="command", metavar="COMMAND")
     actions: dict[str, Action] = {}
 
-    demo = _command("Train three small networks on the embedded digits, compare them and look inside, on one page (about five minutes).")
+    demo = Command("Train three small networks on the embedded digits, compare them and look inside, on one page (about five minutes).")
     add_demo_arguments(demo)
     commands.add_subcommand("demo", demo, help="train and compare three networks on the embedded digits")
     actions["demo"] = _late("continua.cli.demo", "demo_command")
 
-    train = _command("Train a network by a recipe, or go on with a training that was stopped.")
-    evaluate = _command("Accuracy, confusion, calibration and cost of a finished run.")
+    train = Command("Train a network by a recipe, or go on with a training that was stopped.")
+    evaluate = Command("Accuracy, confusion, calibration and cost of a finished run.")
     add_train_arguments(train)
     add_evaluate_arguments(evaluate)
     commands.add_subcommand("train", train, help="train a network by a recipe, or resume a run")
     commands.add_subcommand("evaluate", evaluate, help="look closely at a finished run")
     actions |= {name: _late(f"continua.cli.{name}", f"{name}_command") for name in ("train", "evaluate")}
 
-    sweep = _command("A grid of trainings from one YAML file, here or on a Slurm cluster; does only what is missing.")
+    sweep = Command("A grid of trainings from one YAML file, here or on a Slurm cluster; does only what is missing.")
     add_sweep_arguments(sweep)
     commands.add_subcommand("sweep", sweep, help="carry out a grid of trainings, here or on a Slurm cluster")
     actions["sweep"] = _late("continua.cli.sweep", "sweep_command")
 
-    analyse = _command("Ask a question of trained networks.")
+    analyse = Command("Ask a question of trained networks.")
     add_analyse_arguments(analyse, _after("analyse", words))
     commands.add_subcommand("analyse", analyse, help="ask a question of trained networks")
-    report = _command(
+    report = Command(
         "One self-contained HTML page about runs and studies: ours beside the printed values, curves, cost, what was analysed."
     )
     add_report_arguments(report)
     commands.add_subcommand("report", report, help="an HTML page about runs and studies")
-    actions |= {"analyse": _analyse, "report": _late("continua.cli.report", "report_command")}
+    actions |= {name: _late(f"continua.cli.{name}", f"{name}_command") for name in ("analyse", "report")}
 
-    explore = _command(
-        "A page in the browser for looking into a network: its depth, filters and weights, changed images, two side by side."
-    )
+    explore = Command("A page in the browser for looking into a network: its depth, filters and weights, changed images, two side by side.")
     add_explore_arguments(explore)
     commands.add_subcommand("explore", explore, help="look into a network in the browser")
     actions["explore"] = _late("continua.cli.explore", "explore_command")
 
-    reproduce = _command("Every table and figure of the papers: train what is missing, ask, and compare with the printed values.")
+    reproduce = Command("Every table and figure of the papers: train what is missing, ask, and compare with the printed values.")
     add_reproduce_arguments(reproduce)
     commands.add_subcommand("reproduce", reproduce, help="a table or figure of a paper, ours beside the printed values")
     actions["reproduce"] = _late("continua.cli.reproduce", "reproduce_command")
 
-    data = _command("Data sets: what is known, what is here, whether it is right.")
+    data = Command("Data sets: what is known, what is here, whether it is right.")
     commands.add_subcommand("data", data, help="list, fetch and check data sets")
-    actions |= add_data_commands(data, _command)
+    actions |= add_data_commands(data, Command)
 
-    doctor = _command(
+    doctor = Command(
         "What this machine is and what Continua will therefore do, on one screen, to be pasted into a report of a bug. "
         "Tries everything anew (a minute or two); exit code 1 if something is broken."
     )
@@ -138,35 +124,21 @@ def _parser(words: list[str]) -> tuple[ArgumentParser, dict[str, Action]]:
     commands.add_subcommand("doctor", doctor, help="what this machine is, and what Continua will do on it")
     actions["doctor"] = doctor_command
 
-    models = _command("The zoo: every model, the table row it reproduces, its parameters and its arithmetic.")
+    models = Command("The zoo: every model, the table row it reproduces, its parameters and its arithmetic.")
     add_models_arguments(models)
     commands.add_subcommand("models", models, help="list models, draw one")
     actions["models"] = models_command
     return parser, actions
 
 
-def _check_command(words: list[str], actions: dict[str, Action]) -> None:
-    """A misspelt command is refused with the nearest one."""
-    given = [word for word in words if word != "--debug"][:2]
-    for depth, word in enumerate(given):
-        before = given[:depth]
-        known = dict.fromkeys(name.split()[depth] for name in actions if name.split()[:depth] == before and len(name.split()) > depth)
-        if word.startswith("-") or not known:
-            return
-        if word not in known:
-            near = get_close_matches(word, known, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-            raise ConfigError(f"{' '.join(['continua', *before])} has no command {word!r}; {hint}")
-
-
-def _checked(words: list[str]) -> list[str]:
-    """Options of `continua train` are the fields of a recipe: misspelt ones are refused with the nearest field."""
-    from continua.cli.train import checked_words
+def _gathered(words: list[str]) -> list[str]:
+    """Options of the model, which only the model knows, are one option of `continua train`."""
+    from continua.cli.train import gathered_words
 
     if not _after("train", words):
         return words
     start = words.index("train") + 1
-    return words[:start] + checked_words(words[start:])
+    return words[:start] + gathered_words(words[start:])
 
 
 def _after(command: str, words: list[str]) -> list[str]:
@@ -192,10 +164,3 @@ def _version() -> str:
 def _late(module: str, function: str) -> Action:
     """The function that carries out a command, imported when it does."""
     return lambda options: getattr(import_module(module), function)(options)
-
-
-def _analyse(options: Namespace) -> None:
-    from continua.cli.analyse import analyse_command
-    from continua.train import subject_of
-
-    analyse_command(options.as_dict(), subject_of)

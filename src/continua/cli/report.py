@@ -25,8 +25,8 @@ def add_report_arguments(parser: ArgumentParser) -> None:
 def report_command(options: Namespace) -> None:
     """Run `continua report`."""
     from continua.report import write_html, write_page
+    from continua.runs import runs_folder
     from continua.studies import asked_for, report_page
-    from continua.train import runs_folder
 
     asked = asked_for(options.what, options.runs)
     page = report_page(asked, options.runs, options.title)

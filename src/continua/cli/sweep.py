@@ -28,7 +28,8 @@ def add_sweep_arguments(parser: ArgumentParser) -> None:
 
 def sweep_command(options: Namespace) -> None:
     """Run `continua sweep`."""
-    from continua.train import View, cancel, chosen_device, load_sweep, run_sweep
+    from continua.runs import chosen_device
+    from continua.train import View, cancel, load_sweep, run_sweep
 
     sweep = load_sweep(options.file, options.runs, chosen_device(options.device), options.data_dir)
     if options.status:

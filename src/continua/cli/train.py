@@ -6,11 +6,12 @@ from argparse import SUPPRESS
 from pathlib import Path
 from typing import Any
 
-from jsonargparse import ArgumentParser, Namespace
+from jsonargparse import Namespace
 
+from continua.cli.parser import Command
 from continua.cli.words import spellings, underscored
 from continua.errors import ConfigError
-from continua.train import FREE, Recipe, load_recipe, merged, parse_value, recipe_fields, recipe_names, unknown_option, write_yaml
+from continua.runs import FREE, Recipe, load_recipe, merged, parse_value, recipe_fields, recipe_names, write_yaml
 
 HOW: dict[str, tuple[Any, Any, str]] = {
     "recipe": (str | None, None, "a recipe by name, or the path of a YAML file"),
@@ -28,7 +29,7 @@ FLAGS = {"print_config": "print the resolved recipe and stop", "tensorboard": "w
 RUN_ONLY = ("data_dir", "device", "threads", "progress", "checkpoint_minutes", "rank_timeout", "tensorboard")
 
 
-def add_train_arguments(parser: ArgumentParser) -> None:
+def add_train_arguments(parser: Command) -> None:
     """Options that say how to run, then every field of the recipe under its own name."""
     for name, (kind, default, text) in HOW.items():
         more = f": {', '.join(recipe_names())}" if name == "recipe" else ""
@@ -41,32 +42,23 @@ def add_train_arguments(parser: ArgumentParser) -> None:
         group.add_argument(*spellings(name), type=kind, default=SUPPRESS, help=_help(name))
 
 
-def checked_words(words: list[str]) -> list[str]:
-    """The words after `continua train`, with misspelt options refused by name: the parser itself would guess or list everything."""
-    known = [*HOW, *FLAGS, "debug", "help", *(name for name, _ in recipe_fields())]
-    for word in words:
-        name = word[2:].partition("=")[0].replace("-", "_")
-        if word.startswith("--") and name not in known and name.split(".")[0] not in FREE:
-            raise unknown_option(word[2:].partition("=")[0], known)
-    return _gathered([underscored(word) for word in words])
-
-
-def _gathered(words: list[str]) -> list[str]:
-    """`--model_options.solver.rtol 1e-4 --model_options.channels "[8, 16]"` as one option that holds both."""
-    rest, found, waiting = [], {}, iter(words)
+def gathered_words(words: list[str]) -> list[str]:
+    """`--model_options.solver.rtol 1e-4 --model-options.channels "[8, 16]"` as one option that holds both."""
+    rest, options, waiting = [], {}, iter(map(underscored, words))
     for word in waiting:
         name, equals, value = word[2:].partition("=")
         if word.startswith("--") and name.split(".")[0] in FREE:
             value = parse_value(value if equals else next(waiting, ""), name)
-            found = merged(found, {name: value})
+            options = merged(options, {name: value})
         else:
             rest.append(word)
-    return rest + [f"--{name}={json.dumps(value)}" for name, value in found.items()]
+    return rest + [f"--{name}={json.dumps(value)}" for name, value in options.items()]
 
 
 def train_command(options: Namespace) -> None:
     """Run `continua train`."""
-    from continua.train import Interrupted, RunOptions, chosen_device, resolve, resume, train
+    from continua.runs import chosen_device, resolve
+    from continua.train import Interrupted, RunOptions, resume, train
 
     given = options.as_dict()
     how = RunOptions(**{name: given.pop(name) for name in RUN_ONLY})

@@ -6,12 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from continua.analysis import Answer, Subject, answer, find_question
+from continua.analysis import Answer, Subject, answer, find_question, subject_of
 from continua.demo.page import demo_page
 from continua.errors import ConfigError
 from continua.models import model_entry, options_in_common
 from continua.report import cell_text, show_table, write_html
-from continua.train import Recipe, Run, RunOptions, chosen_device, identity, load_recipe, merged, resolve, resume, subject_of, train
+from continua.runs import Recipe, Run, chosen_device, identity, load_recipe, merged, resolve
+from continua.train import RunOptions, resume, train
 
 # What each network has of its own; all else is the recipe's. Filters of pixels learn best at a lower rate than N-jets do.
 MODELS: dict[str, dict[str, Any]] = {

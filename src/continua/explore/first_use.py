@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from continua.errors import ConfigError
-from continua.train import Optimiser, Recipe, Run, Schedule, identity, load_recipe, resolve, write_yaml
+from continua.runs import Optimiser, Recipe, Run, Schedule, identity, load_recipe, resolve, write_yaml
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float32, UInt8
@@ -13,7 +13,7 @@ from continua.data import CATALOGUE, Augmentation, DataSet, MemorySplit, load
 from continua.errors import ConfigError, ContinuaError
 from continua.explore.image import Picture, from_data
 from continua.models import CONFIG_FILE, WEIGHTS_FILE, Network, from_pretrained, model_entry
-from continua.train import Run, RunIndex, subject_of
+from continua.runs import Run, RunIndex, RunView
 
 STAND_IN = "digits32"  # embedded: there is always something to look at
 SHOWN = 200  # images of a data set that can be picked
@@ -82,15 +82,15 @@ def _classifies(run: Run) -> bool:
 
 
 def _of_run(folder: Path, data_dir: Path | None) -> Explored:
-    subject = subject_of(folder, device="cpu", data_dir=data_dir, quiet=True)
-    if subject.recipe["task"] != "classify":
+    run = RunView(folder, device="cpu", data_dir=data_dir)
+    if run.recipe.task != "classify":
         raise ConfigError(f"{folder} holds a decoder of images; the explorer looks into classifiers. Try the run it was trained from")
-    model = subject.model
-    pictures, classes, shape, absent = _data_of(subject, model)
-    told = [f"`{model.name}`, {_parameters(model):,} parameters", f"trained on {subject.data}"]
-    if subject.result and subject.result.get("test_accuracy") is not None:
-        told.append(f"test accuracy {subject.result['test_accuracy']:.1%}")
-    return Explored(_shown_name(folder), subject.weights, model, shape, classes, subject.preprocess, pictures, " · ".join(told), absent)
+    model = cast("Network", run.network)
+    pictures, classes, shape, absent = _data_of(run, model)
+    told = [f"`{model.name}`, {_parameters(model):,} parameters", f"trained on {run.data}"]
+    if run.result and run.result.get("test_accuracy") is not None:
+        told.append(f"test accuracy {run.result['test_accuracy']:.1%}")
+    return Explored(_shown_name(folder), run.weights, model, shape, classes, run.preprocess, pictures, " · ".join(told), absent)
 
 
 def _of_weights(folder: Path) -> Explored:
@@ -106,11 +106,11 @@ def _of_weights(folder: Path) -> Explored:
     return Explored(_shown_name(folder), key, model, (channels, side, side), classes, Augmentation(), _stand_ins(), about, absent)
 
 
-def _data_of(subject: Any, model: Network) -> tuple[tuple[Picture, ...], tuple[str, ...], tuple[int, int, int], str]:
+def _data_of(run: RunView, model: Network) -> tuple[tuple[Picture, ...], tuple[str, ...], tuple[int, int, int], str]:
     """Pictures, names of classes and the shape of images; stand-ins where the data set is not here."""
     try:
-        data: DataSet = subject.dataset()
-        images = subject.images(limit=SHOWN, batch_size=SHOWN)
+        data: DataSet = run.dataset()
+        images = run.images(limit=SHOWN, batch_size=SHOWN)
         pixels, labels = _pixels(images.split)
         pictures = tuple(
             from_data(image, f"image {place + 1}", data.classes[int(label)])
@@ -119,10 +119,10 @@ def _data_of(subject: Any, model: Network) -> tuple[tuple[Picture, ...], tuple[s
         channels, height, width = pixels.shape[1:]
         return pictures, data.classes, (channels, height, width), ""
     except ContinuaError as error:
-        if subject.data not in CATALOGUE:
+        if run.data not in CATALOGUE:
             raise
-        shape = CATALOGUE[subject.data].shape
-        absent = f"The images of {subject.data} are not here, so the embedded digits stand in ({error})."
+        shape = CATALOGUE[run.data].shape
+        absent = f"The images of {run.data} are not here, so the embedded digits stand in ({error})."
         return _stand_ins(), _numbered(model, shape), shape, absent
 
 

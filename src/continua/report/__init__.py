@@ -10,7 +10,6 @@ from continua.report.palette import PALETTE, colour
 from continua.report.plain import from_plain, to_plain
 from continua.report.plot import plotly_figure
 from continua.report.results import Entry, entry_environment, read_entry
-from continua.report.runs import RunFacts, over_seeds, runs_page
 from continua.report.terminal import show_page, show_table, size_text
 from continua.report.write import written_whole
 
@@ -26,7 +25,6 @@ __all__ = [
     "Page",
     "Part",
     "PlusMinus",
-    "RunFacts",
     "Series",
     "Table",
     "cell_text",
@@ -37,13 +35,11 @@ __all__ = [
     "entry_environment",
     "from_plain",
     "markdown",
-    "over_seeds",
     "overlaid",
     "page_from",
     "page_json",
     "plotly_figure",
     "read_entry",
-    "runs_page",
     "show_page",
     "show_table",
     "size_text",

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from continua.errors import ContinuaError
-from continua.train import Cell, Local, Slurm, Sweep, View, identity, jobs_folder, run_sweep, runs_folder
+from continua.runs import identity, runs_folder
+from continua.train import Cell, Local, Slurm, Sweep, View, jobs_folder, run_sweep
 
 
 def sweep_trainer(name: str, *, on: str, jobs: int | None, runs: Path | None, again: str) -> Any:

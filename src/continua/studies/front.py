@@ -6,12 +6,13 @@ from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
-from continua.report import Figure, Link, Maps, Page, Part, RunFacts, Table, cell_text, over_seeds
+from continua.analysis import curves_over_seeds
+from continua.report import Figure, Link, Maps, Page, Part, Table, cell_text
+from continua.runs import RunView
 from continua.studies.claims import SAID, verdict
 from continua.studies.reproduce import study_page
 from continua.studies.study import Study
 from continua.studies.written import Written
-from continua.train import facts
 
 NOT_RUN = "not run"
 
@@ -70,26 +71,26 @@ def written_page(written: Written, folders: Mapping[str, Path]) -> Page:
     prefix = f"{written.study.id}-{written.scale}".replace("/", "-")
     page = study_page(written.entry, written.claims)
     parts = [_own(part, prefix) for part in page.parts]
-    groups: dict[str, list[RunFacts]] = defaultdict(list)
+    groups: dict[str, list[RunView]] = defaultdict(list)
     for one in written.entry.runs:
         if one["folder"] in folders:
-            groups[one["row"]].append(facts(folders[one["folder"]], analyses=False))
+            groups[one["row"]].append(RunView(folders[one["folder"]]))
     sections = [Page(f"{written.study.id} at {written.scale}: runs", [_own(part, f"{prefix}-runs") for part in _runs(groups)])]
     return Page(page_title(written), parts, sections if groups else [])
 
 
-def _runs(groups: Mapping[str, Sequence[RunFacts]]) -> Iterable[Part]:
+def _runs(groups: Mapping[str, Sequence[RunView]]) -> Iterable[Part]:
     rows = [
-        [name, str(run.recipe["seed"]), len(run.epochs), _percent(run), result.get("test_loss"), result.get("parameters"), run.name]
+        [name, str(run.recipe.seed), len(run.epochs), _percent(run), result.get("test_loss"), result.get("parameters"), run.name]
         for name, some in groups.items()
         for run in some
         for result in [run.result or {}]
     ]
     columns = ["row", "seed", "epochs", "test accuracy (%)", "test loss", "parameters", "run"]
-    return [Table("table", "Runs", columns, rows), *over_seeds(groups)]
+    return [Table("table", "Runs", columns, rows), *curves_over_seeds(groups)]
 
 
-def _percent(run: RunFacts) -> float | None:
+def _percent(run: RunView) -> float | None:
     accuracy = (run.result or {}).get("test_accuracy")
     return None if accuracy is None else round(100 * accuracy, 2)
 

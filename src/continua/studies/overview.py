@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
+from continua.analysis import runs_page
 from continua.errors import ConfigError
-from continua.report import Page, runs_page
+from continua.report import Page
+from continua.runs import RunView, run_folders, runs_folder
 from continua.studies.front import front_page, written_page
 from continua.studies.known import STUDIES, find_studies
 from continua.studies.study import SCALES, Study
 from continua.studies.written import KEPT, largest, written_studies
-from continua.train import facts, run_folders, runs_folder
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def asked_for(words: Sequence[str], runs: "Path | None" = None) -> Asked:
 def report_page(asked: Asked, runs: "Path | None" = None, title: str | None = None) -> Page:
     """Runs alone as they always were; with studies, a front page that leads to each of them, and the runs behind."""
     name = title if not asked.studies else "Runs that belong to no study here" if len(asked.runs) > 1 else None
-    about = runs_page([facts(folder) for folder in asked.runs], name) if asked.runs else None
+    about = runs_page([RunView(folder) for folder in asked.runs], name) if asked.runs else None
     if not asked.studies and about is not None:
         return about
     written = written_studies(runs)

@@ -10,11 +10,12 @@ from typing import Any
 import torch
 
 from continua.report import Entry, Maps, Page, entry_environment, to_plain, write_html, write_page, write_text
+from continua.runs import Run, describe_environment, identity, write_yaml
 from continua.studies.claims import claim_text, verdict
 from continua.studies.runs import Places, Runs, Wanted, wanted_runs
 from continua.studies.study import Claim, Finding, Study
 from continua.studies.written import KEPT, study_folder
-from continua.train import Run, RunOptions, describe_environment, identity, write_yaml
+from continua.train import RunOptions
 
 Train = Callable[[Sequence[Wanted], RunOptions], None]
 

@@ -7,11 +7,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from continua.analysis import Answer, Question, Subject, answer
+from continua.analysis import Answer, Question, Subject, answer, subject_of
 from continua.errors import ConfigError
 from continua.models import options_in_common
+from continua.runs import Recipe, Run, RunIndex, load_recipe, merged, resolve, run_folder
 from continua.studies.study import Row, Setting, Study
-from continua.train import Recipe, Run, RunIndex, RunOptions, load_recipe, merged, resolve, run_folder, subject_of
+from continua.train import RunOptions
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ class Runs:
         if not found:
             raise ConfigError(f"{self.study.id} has no finished run {label!r} to ask")
         subjects = [self._subject(one.run) for one in found]
-        return subjects if solver is None else [_with_solver(subject, solver) for subject in subjects]
+        return [replace(subject, solver=solver) for subject in subjects]  # to the store of answers, with another solver it is another one
 
     def ask(self, question: Question, subjects: Sequence[Subject], **options: Any) -> Answer:
         """The answer of an analysis, from disk where it was asked before. The scale's own options come first, then these."""
@@ -125,9 +126,3 @@ class Runs:
     def _subject(self, run: Run) -> Subject:
         how = self.options
         return subject_of(run.folder, device=how.device, data_dir=how.data_dir, quiet=how.progress == "off")
-
-
-def _with_solver(subject: Subject, solver: Mapping[str, Any]) -> Subject:
-    """The same network solved otherwise: to the store of answers it is another one."""
-    words = f"{subject.weights} {sorted(solver.items(), key=str)}"
-    return replace(subject, weights=words, load_model=lambda: subject.load_model().with_solver(**solver))

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from continua.errors import ConfigError
 from continua.report import Entry, from_plain, read_entry
+from continua.runs import runs_folder
 from continua.studies.claims import claim_from
 from continua.studies.known import STUDIES
 from continua.studies.study import SCALES, Claim, Study
-from continua.train import runs_folder
 
 KEPT = Path("results")  # runs that are kept with the project, in folders one or two levels down
 

@@ -49,17 +49,17 @@ def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any], spare: in
 
 def load_last_checkpoint(folder: Path) -> tuple[Path, dict[str, Any]]:
     """The newest checkpoint that is whole; a damaged one is passed over with a warning."""
-    found = checkpoints(folder)
-    if not found:
+    saved = checkpoints(folder)
+    if not saved:
         raise CheckpointError(f"{folder} holds no checkpoint to go on from; start the training anew")
     problems = []
-    for path in reversed(found):
+    for path in reversed(saved):
         try:
             return path, read_checkpoint(path)
         except CheckpointError as error:
             problems.append(str(error))
             warnings.warn(f"{error}; trying the one before", ContinuaWarning, stacklevel=2)
-    raise CheckpointError(f"none of the {len(found)} checkpoints in {folder} can be read: {'; '.join(problems)}")
+    raise CheckpointError(f"none of the {len(saved)} checkpoints in {folder} can be read: {'; '.join(problems)}")
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
@@ -87,8 +87,8 @@ def checkpoint_path(folder: Path, step: int) -> Path:
 
 def checkpoints(folder: Path) -> list[Path]:
     """Checkpoints in a folder, oldest first."""
-    found = [path for path in folder.glob("step-*.pt") if _NAME.fullmatch(path.name)]
-    return sorted(found, key=lambda path: int(_NAME.fullmatch(path.name)[1]))  # pyright: ignore[reportOptionalSubscript]
+    steps = {int(name[1]): path for path in folder.glob("step-*.pt") if (name := _NAME.fullmatch(path.name))}
+    return [path for _, path in sorted(steps.items())]
 
 
 def _sum_of(path: Path) -> Path:

@@ -6,28 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import torch
 from torch import nn
 
-from continua.blocks import norms_over_batches, share_batch_statistics
+from continua.blocks import ODEBlock, norms_over_batches, share_batch_statistics
 from continua.errors import ConfigError, ContinuaError
 from continua.machine import prepare_process
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
+N = TypeVar("N", bound=nn.Module)
 PRECISIONS: dict[str, Any] = {"float32": "32-true", "bfloat16": "bf16-mixed"}
-
-
-def chosen_device(asked: str) -> str:
-    """The device "cpu" or "cuda"; "auto" takes a GPU where there is one."""
-    if asked not in ("auto", "cpu", "cuda"):
-        raise ConfigError(f"device is {asked!r}; expected auto, cpu or cuda")
-    if asked == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("device is 'cuda', but PyTorch finds no GPU here; use --device cpu")
-    return "cuda" if asked == "cuda" or (asked == "auto" and torch.cuda.is_available()) else "cpu"
 
 
 def world_size() -> int:
@@ -57,17 +48,18 @@ def launch_fabric(device: str, precision: str, timeout: float) -> "Fabric":
     return fabric
 
 
-def made_parallel(net: nn.Module) -> nn.Module:
+def made_parallel(net: N) -> N:
     """Batch norm over the batches of all ranks. Only where every rank takes the same steps: else their statistics would not meet."""
     if not norms_over_batches(net):
         return net
-    adaptive = [name for name, m in net.named_modules() if hasattr(m, "field") and getattr(m.solver, "steps", 0) is None]
+    adaptive = [name for name, module in net.named_modules() if isinstance(module, ODEBlock) and module.solver.steps is None]
     if adaptive:
         raise ConfigError(
             f"BatchNorm over several ranks needs fixed steps, as each rank would choose its own in {adaptive[0] or 'this network'}; "
             "set model_options.solver.steps, or train on one device"
         )
-    return share_batch_statistics(net)
+    share_batch_statistics(net)
+    return net
 
 
 @contextmanager

@@ -3,28 +3,34 @@ stopped anywhere goes on exactly as if it had not been."""
 
 import time
 from contextlib import nullcontext
-from math import isfinite
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
-from continua.data import Batch
-from continua.errors import ContinuaError, SolverError
-from continua.train.average import AveragedWeights
+from continua.data import Batch, Loader
+from continua.errors import ContinuaError
+from continua.runs import Evaluation, Recipe, Run, costs, evaluate, readable_errors, stored_identity
 from continua.train.checkpoint import checkpoint_path, load_last_checkpoint, save_checkpoint
 from continua.train.devices import StopSignal
-from continua.train.forward import Forward, ForwardPass
-from continua.train.journal import Journal
-from continua.train.measure import Measured, measure
-from continua.train.optimiser import gradient_norm, set_lr, sigmas
-from continua.train.progress import Progress
-from continua.train.recipe import Recipe
-from continua.train.run import Run, readable_errors
-from continua.train.schedule import Plateau, lr_factor
-from continua.train.setup import Parts, RunOptions
-from continua.train.sums import EpochSums, costs
+from continua.train.metrics import EpochSums, Journal, Progress
+from continua.train.optimiser import AveragedWeights, Plateau, lr_factor, set_lr, sigmas
+from continua.train.step import Parts, Step, StepResult, laid_out
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How to run, not what: nothing here changes the result or the identity of a run."""
+
+    data_dir: Path | None = None
+    device: str = "auto"
+    threads: int | None = None
+    progress: str = "auto"
+    tensorboard: bool = False
+    checkpoint_minutes: float = 5.0
+    rank_timeout: float = 600.0
 
 
 class TrainingStopped(ContinuaError):
@@ -42,11 +48,12 @@ class Interrupted(Exception):
 class Training:
     """One run: its state, and the steps that change it."""
 
-    def __init__(self, run: Run, recipe: Recipe, identity: str, parts: Parts, options: RunOptions) -> None:
+    def __init__(self, run: Run, recipe: Recipe, identity: str, parts: Parts, options: RunOptions, stop: StopSignal | None = None) -> None:
+        """`stop`: whoever owns the process's signals says there when to stop; without it the loop owns them."""
         self.run, self.recipe, self.identity, self.options = run, recipe, identity, options
         self.parts, self.fabric, self.net, self.optimiser = parts, parts.fabric, parts.net, parts.optimiser
-        self.stop = options.stop or StopSignal()
-        self.forward = ForwardPass(parts, recipe, self.stop)
+        self.stop = stop or StopSignal()
+        self.take_step = Step(parts, recipe, self.stop)
         self.journal = Journal(run, parts.fabric.is_global_zero, options.tensorboard)
         self.average = AveragedWeights(self.net, recipe.ema) if recipe.ema else None
         self.plateau, self.sums = Plateau(), EpochSums()
@@ -57,7 +64,7 @@ class Training:
         self.seconds, self.lr = 0.0, recipe.optimiser.lr
         self._saved_at = self._clock = time.monotonic()
 
-    def go(self) -> dict[str, Any]:
+    def fit(self) -> dict[str, Any]:
         """Train to the end and report. Raises Interrupted or TrainingStopped once all there is to save is saved."""
         batches, shown = len(self.parts.train), self.options.progress if self.fabric.is_global_zero else "off"
         with self.stop.listening(), Progress(shown, self.recipe.epochs, batches, self.epoch * batches + self.batch) as progress:
@@ -75,8 +82,8 @@ class Training:
         for batch in self.parts.train.epoch(self.epoch, self.batch):
             stop = self._train_batch(batch)
             self.batch, self.step = self.batch + 1, self.step + 1
-            accuracy = self.sums.mean("correct") if has_accuracy else None
-            progress.step(self.epoch, self.sums.mean("loss") or 0.0, accuracy, costs(self.net.stats, "nfe"))
+            accuracy = self.sums.mean(self.sums.correct) if has_accuracy else None
+            progress.step(self.epoch, self.sums.mean(self.sums.loss) or 0.0, accuracy, costs(self.net.stats, "nfe"))
             if stop:
                 self._save()
                 raise Interrupted(
@@ -90,22 +97,22 @@ class Training:
     def _end_epoch(self, speed: float) -> dict[str, Any]:
         """Look at held-out images, choose, write the epoch's line, save."""
         recipe, sums, done = self.recipe, self.sums, self.epoch + 1
-        held = self._measure(self.parts.holdout) if self.parts.holdout is not None else None
+        held = self._watch(self.parts.holdout) if self.parts.holdout is not None else None
         look = recipe.selection == "paper" or (recipe.test_every > 0 and done % recipe.test_every == 0)
-        tested = self._measure(self.parts.test) if look else None
+        tested = self._watch(self.parts.test) if look else None
         line = {
             "event": "epoch",
             "epoch": done,
             "step": self.step,
             "lr": self.lr,
-            "loss": sums.mean("loss"),
-            "train_accuracy": sums.mean("correct") if self.parts.task.has_accuracy else None,
+            "loss": sums.mean(sums.loss),
+            "train_accuracy": sums.mean(sums.correct) if self.parts.task.has_accuracy else None,
             **_shown("holdout", held),
             **_shown("test", tested),
-            **({"penalty": sums.mean("penalty")} if sums.penalty else {}),
-            "nfe": sums.per_batch("nfe"),
-            "nfe_backward": sums.per_batch("nfe_backward"),
-            "rejected": sums.per_batch("rejected"),
+            **({"penalty": sums.mean(sums.penalty)} if sums.penalty else {}),
+            "nfe": sums.per_batch(sums.nfe),
+            "nfe_backward": sums.per_batch(sums.nfe_backward),
+            "rejected": sums.per_batch(sums.rejected),
             "sigma": sigmas(self.net),
             "gradient_norm": sums.gradient_norm / max(1, sums.batches),
             "images": sums.images,
@@ -123,9 +130,20 @@ class Training:
         self._save()
         return line
 
-    def _measure(self, loader: Any) -> Measured:
-        with self._evaluated_weights():
-            return measure(self.net, loader, self.parts.task, self.fabric, self.recipe.channels_last)
+    def _watch(self, loader: Loader) -> Evaluation:
+        """Held-out images, with the weights that would be saved now."""
+        with nullcontext() if self.average is None else self.average.applied():
+            return self._evaluate(loader)
+
+    def _evaluate(self, loader: Loader) -> Evaluation:
+        """The network as it is on all ranks' images."""
+
+        def forward(images: Tensor) -> Tensor:
+            with self.fabric.autocast():
+                return self.net(laid_out(images, self.recipe.channels_last))
+
+        own = evaluate(self.net, loader, task=self.parts.task, forward=forward)
+        return own.over_ranks(self.take_step.sum_over_ranks)
 
     # --- a batch ------------------------------------------------------------------------------------------------------
 
@@ -135,56 +153,21 @@ class Training:
         progress = self.epoch + self.batch * each
         self.lr = recipe.optimiser.lr * lr_factor(recipe.schedule, progress, recipe.epochs, each, self.plateau.drops)
         set_lr(self.optimiser, self.lr)
-        forward = self._forward(batch)
-        problem = forward.failure if forward.loss is None else self._backward(forward.loss)
-        if problem is None:
-            self._count(forward)
+        result = self.take_step(batch, self.step)
+        if result.retried is not None:
+            factor, problem = result.retried
+            self.journal.event("retried", self.epoch + 1, self.batch, tolerances_times=factor, diagnosis=problem)
+        if result.failure is None:
+            self._count(result)
         else:
-            self._skip(problem)
-        return forward.stop
+            self._skip(result.failure)
+        return result.stop
 
-    def _forward(self, batch: Batch) -> Forward:
-        """Forward; where that fails and the policy says so, again with other tolerances."""
-        policy, forward = self.recipe.failure, self.forward(batch, self.step)
-        problem, power = forward.failure, {"loosen": 1, "tighten": -1}.get(policy.policy, 0)
-        for trial in range(1, policy.retries + 1 if power else 1):
-            if forward.failure is None:
-                break
-            factor = policy.tolerance_factor ** (power * trial)
-            forward = self.forward(batch, self.step, factor)
-            if forward.failure is None:
-                self.journal.event("retried", self.epoch + 1, self.batch, tolerances_times=factor, diagnosis=problem)
-        return forward
-
-    def _backward(self, loss: Tensor) -> str | None:
-        """Gradients, reduced over ranks, and the optimiser's step; else what is wrong with them, the same on every rank."""
-        self.optimiser.zero_grad(set_to_none=True)
-        try:
-            self.fabric.backward(loss)
-        except SolverError as error:  # of the adjoint's own solve; among ranks the others wait in this backward and must hear of it
-            if self.fabric.world_size > 1:
-                raise
-            return f"backward: {error}"
-        norm, limit = gradient_norm(self.net), self.recipe.optimiser.clip_norm
-        if not isfinite(norm):
-            return f"the gradient is not finite (norm {norm})"
-        if limit:
-            torch.nn.utils.clip_grads_with_norm_(self.net.parameters(), limit, torch.tensor(norm))
-        self.optimiser.step()
-        self.sums.gradient_norm += norm
+    def _count(self, result: StepResult) -> None:
+        self.sums.add(result)
         if self.average is not None:
             self.average.update()
-        return None
-
-    def _count(self, forward: Forward) -> None:
-        sums = self.sums
-        sums.images, sums.batches = sums.images + forward.images, sums.batches + 1
-        sums.loss, sums.correct, sums.penalty = sums.loss + forward.total, sums.correct + forward.correct, sums.penalty + forward.penalty
-        backward = self.forward.sum_over_ranks(costs(self.net.stats, "nfe_backward"))
-        sums.add_costs("nfe_backward", [value / self.fabric.world_size for value in backward])
-        sums.add_costs("nfe", forward.nfe)
-        sums.add_costs("rejected", forward.rejected)
-        self._guard(forward.total / max(1, forward.images))
+        self._guard(result.total / max(1, result.images))
 
     def _skip(self, problem: str) -> None:
         policy = self.recipe.failure
@@ -204,7 +187,7 @@ class Training:
             limit = f"above {policy.divergence:g} times the first batch's {self.first_loss:.4g} for {self.high_losses} batches"
             self._give_up(f"the training diverges: loss {loss:.4g}, {limit}; lower optimiser.lr or add schedule.warmup")
 
-    def _give_up(self, reason: str) -> None:
+    def _give_up(self, reason: str) -> NoReturn:
         last = None if self.good_step is None else checkpoint_path(self.run.checkpoints, self.good_step)
         good = f"the last good checkpoint is {last}" if last else "no checkpoint had been written yet"
         self.journal.event("stopped", self.epoch + 1, self.batch, diagnosis=reason)
@@ -238,7 +221,7 @@ class Training:
     def restore(self) -> str:
         """Go back to the last whole checkpoint; where that is, for people."""
         path, state = load_last_checkpoint(self.run.checkpoints)
-        if state["identity"] != self.identity:
+        if state["identity"] not in (self.identity, stored_identity(self.run)):
             raise ContinuaError(f"{path} belongs to another recipe than {self.run.config}, which was changed since; start a new run")
         for name in _PLAIN:
             setattr(self, name, state.get(name, getattr(self, name)))  # a name that is new since the run began keeps its default
@@ -263,14 +246,11 @@ class Training:
         state = self.net.state_dict() if self.average is None else self.average.state
         return {name: value.detach().cpu().clone() for name, value in state.items()}
 
-    def _evaluated_weights(self) -> Any:
-        return nullcontext() if self.average is None else self.average.applied()
-
     def _finish(self) -> dict[str, Any]:
         """Report on the test images with the weights that the recipe selects, and save these."""
         chosen = self.best if self.best is not None else {"epoch": self.epoch, "net": self._weights()}
         self.net.load_state_dict(chosen["net"])
-        tested = measure(self.net, self.parts.test, self.parts.task, self.fabric, self.recipe.channels_last)
+        tested = self._evaluate(self.parts.test)
         result = {
             "identity": self.identity,
             "model": self.recipe.model,
@@ -297,8 +277,8 @@ _SELECTIONS = {
 }
 
 
-def _shown(name: str, found: Measured | None) -> dict[str, Any]:
-    if found is None:
+def _shown(name: str, evaluation: Evaluation | None) -> dict[str, Any]:
+    if evaluation is None:
         return {}
-    accuracy = {} if found.accuracy is None else {f"{name}_accuracy": found.accuracy}
-    return {f"{name}_loss": found.loss, **accuracy, **({f"{name}_failed": found.failed} if found.failed else {})}
+    accuracy = {} if evaluation.accuracy is None else {f"{name}_accuracy": evaluation.accuracy}
+    return {f"{name}_loss": evaluation.loss, **accuracy, **({f"{name}_failed": evaluation.failed} if evaluation.failed else {})}

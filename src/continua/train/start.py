@@ -1,38 +1,62 @@
-"""`train` and `resume`: from a recipe, or from an interrupted run, to a finished run directory."""
+"""`train` and `resume`: from a recipe, or from an interrupted run, to its parts on their devices, to a finished run directory."""
 
 import os
 import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
+from continua.data import DataSet, Loader, load
 from continua.errors import ConfigError, ContinuaError, ContinuaWarning
-from continua.train.devices import chosen_device, launch_fabric, readable_rank_errors
-from continua.train.environment import describe_environment
-from continua.train.find import run_folder
-from continua.train.loop import Training
-from continua.train.recipe import Recipe
-from continua.train.resolution import identity, resolve
-from continua.train.run import Run
-from continua.train.setup import RunOptions, assemble
+from continua.runs import (
+    Recipe,
+    Run,
+    RunView,
+    chosen_device,
+    describe_environment,
+    identity,
+    reported_split,
+    resolve,
+    run_folder,
+    task_of,
+)
+from continua.train.devices import StopSignal, launch_fabric, made_parallel, readable_rank_errors
+from continua.train.loop import RunOptions, Training
+from continua.train.optimiser import build_optimiser
+from continua.train.step import Parts, trained_ode_blocks
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 
-def train(recipe: Recipe, out: "str | Path | None" = None, options: RunOptions | None = None, *, runs: "str | Path | None" = None) -> Run:
-    """Train by a recipe, in the folder `out` (else one named after the recipe under `runs`)."""
+def train(
+    recipe: Recipe,
+    out: "str | Path | None" = None,
+    options: RunOptions | None = None,
+    *,
+    runs: "str | Path | None" = None,
+    stop: StopSignal | None = None,
+) -> Run:
+    """Train by a recipe, in the folder `out` (else one named after the recipe under `runs`).
+
+    SIGTERM and SIGINT end it after the step at hand, saved; whoever owns the process's signals gives a `stop` of its own instead.
+    """
     options = options or RunOptions()
     recipe = resolve(recipe, chosen_device(options.device), options.data_dir)
     folder = Path(out) if out is not None else run_folder(recipe, runs)
-    return _carry_out(Run(folder), recipe, options, new=True)
+    return _carry_out(Run(folder), recipe, options, stop, new=True)
 
 
-def resume(folder: "str | Path", options: RunOptions | None = None) -> Run:
-    """Go on with a run from its last whole checkpoint; from the beginning where it had none yet."""
+def resume(folder: "str | Path", options: RunOptions | None = None, *, stop: StopSignal | None = None) -> Run:
+    """Go on with a run from its last whole checkpoint; from the beginning where it had none yet. `stop`: as for `train`."""
     run = Run(folder)
     recipe = run.recipe
-    return _carry_out(run, recipe, options or RunOptions(), new=False)
+    return _carry_out(run, recipe, options or RunOptions(), stop, new=False)
 
 
-def _carry_out(run: Run, recipe: Recipe, options: RunOptions, new: bool) -> Run:
+def _carry_out(run: Run, recipe: Recipe, options: RunOptions, stop: StopSignal | None, new: bool) -> Run:
     if options.threads is not None:
         if options.threads < 1:
             raise ConfigError(f"threads is {options.threads}; expected at least 1")
@@ -40,22 +64,22 @@ def _carry_out(run: Run, recipe: Recipe, options: RunOptions, new: bool) -> Run:
     with readable_rank_errors():
         fabric = launch_fabric(chosen_device(options.device), recipe.precision, options.rank_timeout)
         if not fabric.is_global_zero:
-            _follow(run, recipe, options, fabric, new)
+            _follow(run, recipe, options, stop, fabric)
             return run
         with run.locked():
             if new:
                 run.create(recipe)
             elif run.result is not None:
                 raise ConfigError(f"{run.folder} is finished; `continua evaluate {run.folder}` looks at it")
-            _lead(run, recipe, options, fabric, new)
+            _lead(run, recipe, options, stop, fabric, new)
     return run
 
 
-def _lead(run: Run, recipe: Recipe, options: RunOptions, fabric: object, new: bool) -> None:
+def _lead(run: Run, recipe: Recipe, options: RunOptions, stop: StopSignal | None, fabric: "Fabric", new: bool) -> None:
     """The rank that writes."""
     try:
-        parts = assemble(recipe, options, fabric)  # pyright: ignore[reportArgumentType]
-        training = Training(run, recipe, identity(recipe), parts, options)
+        parts = assemble(recipe, options, fabric)
+        training = Training(run, recipe, identity(recipe), parts, options, stop)
     except ContinuaError:
         if new:
             run.config.unlink(missing_ok=True)  # nothing has begun: the same command, put right, must find the folder free
@@ -72,29 +96,77 @@ def _lead(run: Run, recipe: Recipe, options: RunOptions, fabric: object, new: bo
         run.truncate_metrics(0)
     else:
         run.log(f"resumed from {training.restore()}, process {os.getpid()}")
-    result = training.go()
+    result = training.fit()
     run.log(f"finished: {result}")
 
 
-def _follow(run: Run, recipe: Recipe, options: RunOptions, fabric: object, new: bool) -> None:
+def _follow(run: Run, recipe: Recipe, options: RunOptions, stop: StopSignal | None, fabric: "Fabric") -> None:
     """The other ranks: the same training, without writing."""
-    parts = assemble(recipe, options, fabric)  # pyright: ignore[reportArgumentType]
-    training = Training(run, recipe, identity(recipe), parts, options)
+    parts = assemble(recipe, options, fabric)
+    training = Training(run, recipe, identity(recipe), parts, options, stop)
     if not parts.fabric.broadcast(None):
         training.restore()
-    training.go()
+    training.fit()
 
 
-def _warn_of_changes(run: Run, described: dict) -> None:
-    import json
-
-    if not run.environment.is_file():
-        return
-    before = json.loads(run.environment.read_text("utf-8"))
+def _warn_of_changes(run: Run, described: dict[str, Any]) -> None:
+    before = RunView(run.folder).environment
     for name in ("threads", "ranks", "device"):
-        if before.get(name) != described[name]:
+        if before and before.get(name) != described[name]:
             warnings.warn(
                 f"{run.folder} was trained with {name} {before.get(name)}, now {described[name]}: equal to rounding, not bit for bit",
                 ContinuaWarning,
                 stacklevel=2,
             )
+
+
+# --- from a resolved recipe to the parts of a training ------------------------------------------------------------------
+
+
+def assemble(recipe: Recipe, options: RunOptions, fabric: "Fabric") -> Parts:
+    """Everything a training needs; the weights are a function of the seed."""
+    data = load(recipe.data, options.data_dir, per_class=recipe.per_class, seed=recipe.seed, holdout=recipe.holdout)
+    train, holdout, test = loaders(recipe, data, fabric)
+    task = task_of(recipe)
+    torch.manual_seed(recipe.seed)
+    net = task.build()
+    check_network(net, recipe)
+    track_energies(net, recipe)
+    if fabric.world_size > 1:
+        net = made_parallel(net)
+    if recipe.channels_last:
+        net = net.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+    module, optimiser = fabric.setup(net, build_optimiser(net, recipe.optimiser))
+    return Parts(fabric, task, net, module, optimiser, train, holdout, test)
+
+
+def loaders(recipe: Recipe, data: DataSet, fabric: "Fabric") -> tuple[Loader, Loader | None, Loader]:
+    """Batches of the training images, of the hold-out and of the test images."""
+    where: dict[str, Any] = dict(rank=fabric.global_rank, world_size=fabric.world_size, device=fabric.device)
+    still: dict[str, Any] = dict(augmentation=recipe.augmentation.evaluation(), **where)
+    images, batch = data["train"], recipe.batch_size
+    drop = len(images) >= batch if recipe.drop_last == "auto" else recipe.drop_last
+    train = Loader(images, batch, shuffle=True, drop_last=drop, seed=recipe.seed, augmentation=recipe.augmentation, **where)
+    holdout = Loader(data["holdout"], recipe.evaluation_batch_size, **still) if recipe.holdout is not None else None
+    return train, holdout, Loader(data[reported_split(data)], recipe.evaluation_batch_size, **still)
+
+
+def check_network(net: nn.Module, recipe: Recipe) -> None:
+    """Refuse what the recipe asks of a solver that the network does not have."""
+    blocks = trained_ode_blocks(net)
+    if recipe.failure.policy in ("loosen", "tighten") and not any(block.solver.steps is None for block in blocks):
+        raise ConfigError(
+            f"failure.policy {recipe.failure.policy!r} changes tolerances, and no block of this network has any; use 'skip' or 'stop'"
+        )
+    if (recipe.regularise.kinetic or recipe.regularise.jacobian) and not blocks:
+        raise ConfigError(
+            f"regularise needs ODE blocks to integrate along, and {recipe.model} has none; set regularise.kinetic and jacobian to 0"
+        )
+
+
+def track_energies(net: nn.Module, recipe: Recipe) -> None:
+    """Have the ODE blocks integrate the energies that the recipe weighs."""
+    weights = {"kinetic": recipe.regularise.kinetic, "jacobian": recipe.regularise.jacobian}
+    weighed = [name for name, weight in weights.items() if weight]
+    for block in trained_ode_blocks(net):
+        block.track_energies(*weighed)

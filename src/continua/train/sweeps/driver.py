@@ -3,15 +3,11 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import yaml
 
 from continua.errors import ConfigError
+from continua.runs import Run, plain_recipe
 from continua.train.devices import StopSignal
-from continua.train.parse import write_yaml
-from continua.train.run import Run
-from continua.train.setup import RunOptions
+from continua.train.loop import RunOptions
 from continua.train.sweeps.executors import Executor, JobState
 from continua.train.sweeps.file import Sweep
 from continua.train.sweeps.job import CellJob
@@ -29,7 +25,7 @@ class Outcome:
     signal: int = 0
 
     def count(self, *states: str) -> int:
-        return sum(one.state in states for one in self.statuses)
+        return sum(status.state in states for status in self.statuses)
 
 
 def run_sweep(sweep: Sweep, executor: Executor, options: RunOptions, *, jobs: int | None = None, watch: Watch | None = None) -> Outcome:
@@ -41,7 +37,7 @@ def run_sweep(sweep: Sweep, executor: Executor, options: RunOptions, *, jobs: in
     if owner is not None:
         raise ConfigError(f"the sweep {sweep.name} is being carried out by {owner}; look at it with --status")
     with home.locked():
-        return _Driver(sweep, executor, options, jobs, watch or (lambda statuses: None)).go()
+        return _Driver(sweep, executor, options, jobs, watch or (lambda statuses: None)).run()
 
 
 class _Driver:
@@ -49,12 +45,12 @@ class _Driver:
         self.sweep, self.executor, self.options, self.limit, self.watch = sweep, executor, options, jobs, watch
         self.statuses = read_statuses(sweep)
         self.stop = StopSignal()
-        for one in self.statuses:
-            one.failures, one.error = 0, ""  # what failed in an earlier command is tried again in this one
-            one.rest()
+        for status in self.statuses:
+            status.failures, status.error = 0, ""  # what failed in an earlier command is tried again in this status
+            status.rest()
         self._adopt()
 
-    def go(self) -> Outcome:
+    def run(self) -> Outcome:
         with self.stop.listening():
             try:
                 while self._look() and not self.stop.number:
@@ -72,60 +68,62 @@ class _Driver:
     def _look(self) -> bool:
         """See what has changed, submit what can be; whether anything is left to wait for."""
         self._follow_jobs()
-        for one in self.statuses:
-            if one.state in ("missing", "stopped", "elsewhere") and not one.said.startswith("cancelled"):
-                one.rest()
-                if one.state in ("missing", "stopped") and (self.limit is None or len(self._active()) < self.limit):
-                    self._submit(one)
+        for status in self.statuses:
+            if status.state in ("missing", "stopped", "elsewhere") and not status.said.startswith("cancelled"):
+                status.rest()
+                if status.state in ("missing", "stopped") and (self.limit is None or len(self._active()) < self.limit):
+                    self._submit(status)
         self.watch(self.statuses)
-        return any(one.state in ("queued", "running", "elsewhere") for one in self.statuses)
+        return any(status.state in ("queued", "running", "elsewhere") for status in self.statuses)
 
     def _active(self) -> list[Status]:
-        return [one for one in self.statuses if one.state in ("queued", "running") and one.job is not None]
+        return [status for status in self.statuses if status.state in ("queued", "running") and status.job is not None]
 
     def _follow_jobs(self) -> None:
         active = self._active()
-        states = self.executor.states([str(one.job) for one in active])
-        for one in active:
-            now = states[str(one.job)]
+        states = self.executor.states([str(status.job) for status in active])
+        for status in active:
+            now = states[str(status.job)]
             if now.kind == "ended":
-                self._ended(one, now)
+                self._ended(status, now)
             else:
-                one.state, one.said = now.kind, now.said
+                status.state, status.said = now.kind, now.said
 
-    def _ended(self, one: Status, job: JobState) -> None:
+    def _ended(self, status: Status, job: JobState) -> None:
         """Finished; or to be taken up again; or failed, for the first or the second time."""
-        goes_on = job.said in NOT_ITS_FAULT and one.cell.reached().step > one.step
-        if one.cell.result is None and not self.stop.number and job.said != "cancelled" and not goes_on:
-            one.failures, one.error = one.failures + 1, self._reason(one, job)
-        one.rest()
-        if one.state in ("stopped", "missing"):
-            one.said = job.said
+        goes_on = job.said in NOT_ITS_FAULT and status.cell.reached().step > status.step
+        if status.cell.result is None and not self.stop.number and job.said != "cancelled" and not goes_on:
+            status.failures, status.error = status.failures + 1, self._reason(status, job)
+        status.rest()
+        if status.state in ("stopped", "missing"):
+            status.said = job.said
         self._note()
 
-    def _reason(self, one: Status, job: JobState) -> str:
-        said = last_words(log_of(self.sweep, str(one.job)))
+    def _reason(self, status: Status, job: JobState) -> str:
+        said = last_words(log_of(self.sweep, str(status.job)))
         return f"{job.said}: {said}" if job.said not in ("", "failed") else said
 
     # --- beginning and ending -----------------------------------------------------------------------------------------
 
-    def _submit(self, one: Status) -> None:
-        plain: dict[str, Any] = yaml.safe_load(write_yaml(one.cell.recipe))
-        one.step = one.cell.reached().step
-        one.job = self.executor.submit(CellJob(plain, one.cell.folder, self.options), f"{self.sweep.name}-{one.cell.identity[:8]}")
-        one.on, one.state, one.said = self.executor.name, "queued" if self.executor.survives else "running", ""
+    def _submit(self, status: Status) -> None:
+        plain = plain_recipe(status.cell.recipe)
+        status.step = status.cell.reached().step
+        status.job = self.executor.submit(CellJob(plain, status.cell.folder, self.options), f"{self.sweep.name}-{status.cell.identity[:8]}")
+        status.on, status.state, status.said = self.executor.name, "queued" if self.executor.survives else "running", ""
         self._note()
 
     def _adopt(self) -> None:
         """Jobs of an earlier command that are still there."""
         if not self.executor.survives:
             return
-        open_ones = [one for one in self.statuses if one.state != "done" and one.on == self.executor.name and one.job is not None]
-        states = self.executor.states([str(one.job) for one in open_ones])
-        for one in open_ones:
-            now = states[str(one.job)]
+        open_ones = [
+            status for status in self.statuses if status.state != "done" and status.on == self.executor.name and status.job is not None
+        ]
+        states = self.executor.states([str(status.job) for status in open_ones])
+        for status in open_ones:
+            now = states[str(status.job)]
             if now.kind != "ended":
-                one.state, one.said = now.kind, now.said
+                status.state, status.said = now.kind, now.said
 
     def _end_early(self) -> None:
         """Jobs that would go on by themselves do; the others are asked to save, and waited for."""
@@ -139,7 +137,7 @@ class _Driver:
 
     def _ask_to_stop(self) -> None:
         if not self.executor.survives:
-            self.executor.stop([str(one.job) for one in self._active()])
+            self.executor.stop([str(status.job) for status in self._active()])
 
     def _pause(self) -> None:
         """Until the next look; a signal cuts it short."""
@@ -154,8 +152,10 @@ class _Driver:
 
 def cancel(sweep: Sweep, executor: Executor) -> int:
     """Ask the jobs of a sweep to save and stop; how many there were."""
-    statuses = [one for one in read_statuses(sweep) if one.on == executor.name and one.job is not None and one.state != "done"]
-    states = executor.states([str(one.job) for one in statuses])
+    statuses = [
+        status for status in read_statuses(sweep) if status.on == executor.name and status.job is not None and status.state != "done"
+    ]
+    states = executor.states([str(status.job) for status in statuses])
     there = [job for job, state in states.items() if state.kind != "ended"]
     executor.stop(there)
     return len(there)

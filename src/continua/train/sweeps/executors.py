@@ -5,11 +5,10 @@ import signal
 import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from continua.errors import ConfigError, ContinuaError
+from continua.errors import ConfigError, ContinuaError, unknown_name
 from continua.train.sweeps.job import CellJob
 
 NEVER = 10 * 365 * 24 * 60  # minutes
@@ -108,8 +107,8 @@ class Slurm:
         if answer.returncode != 0:  # the controller restarts, or the network is down: nothing is known, so nothing has changed
             said = " ".join(answer.stderr.split())[:80] or "squeue does not answer"
             return {job: JobState(self.seen[job].kind if job in self.seen else "queued", said) for job in wanted}
-        found = dict(_slurm_state(line) for line in answer.stdout.splitlines() if line.count("|") >= 2)
-        self.seen |= {job: found.get(job, JobState("ended", "no longer known to squeue")) for job in wanted}
+        listed = dict(_slurm_state(line) for line in answer.stdout.splitlines() if line.count("|") >= 2)
+        self.seen |= {job: listed.get(job, JobState("ended", "no longer known to squeue")) for job in wanted}
         return {job: self.seen[job] for job in wanted}
 
     def stop(self, jobs: Iterable[str]) -> None:
@@ -142,15 +141,14 @@ def slurm_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
         if name in ONE_PROCESS:
             raise ConfigError(f"slurm.{name} cannot be set: a cell of a sweep is one process on one node; train on several with torchrun")
         if name not in known:
-            near = get_close_matches(name, known, n=1, cutoff=0.5)
-            raise ConfigError(f"slurm: unknown key {name}; " + (f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"))
-    found: dict[str, Any] = {"time": 60, "nodes": 1, "ntasks_per_node": 1, "cpus_per_task": 1} | dict(given)
-    if not isinstance(found["time"], int) or found["time"] < 1:
-        raise ConfigError(f"slurm.time is {found['time']!r}; expected whole minutes, at least 1")
-    found["additional_parameters"] = {"requeue": True} | dict(found.get("additional_parameters") or {})
+            raise ConfigError(f"slurm: {unknown_name('key', name, known)}")
+    parameters: dict[str, Any] = {"time": 60, "nodes": 1, "ntasks_per_node": 1, "cpus_per_task": 1} | dict(given)
+    if not isinstance(parameters["time"], int) or parameters["time"] < 1:
+        raise ConfigError(f"slurm.time is {parameters['time']!r}; expected whole minutes, at least 1")
+    parameters["additional_parameters"] = {"requeue": True} | dict(parameters.get("additional_parameters") or {})
     # Since Slurm 22.05 a step no longer has the processors of its job unless it asks for them.
-    found["srun_args"] = [f"--cpus-per-task={found['cpus_per_task']}", *(found.get("srun_args") or [])]
-    return found
+    parameters["srun_args"] = [f"--cpus-per-task={parameters['cpus_per_task']}", *(parameters.get("srun_args") or [])]
+    return parameters
 
 
 def import_submitit() -> Any:

@@ -1,20 +1,83 @@
-"""A sweep file: axes whose product is the cells, and how to run them. Plain data, checked key by key."""
+"""A sweep: the file with the axes whose product is its cells, and what the files of a cell say about it. Plain data, checked key by key."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from continua.errors import ConfigError
-from continua.train.find import RunIndex, run_folder
-from continua.train.parse import load_recipe, merged, read_yaml, recipe_names
-from continua.train.recipe import Recipe
-from continua.train.resolution import identity, resolve
-from continua.train.sweeps.cell import Cell
+from continua.errors import ConfigError, unknown_name
+from continua.runs import Recipe, Run, RunIndex, identity, load_recipe, merged, read_yaml, recipe_names, resolve, run_folder
+from continua.train.checkpoint import checkpoints
 
 AXES = {"recipes": "recipe", "models": "model", "data": "data", "per_class": "per_class", "seeds": "seed"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """`label`: its place on the axes of the sweep, for people. `recipe` is resolved."""
+
+    identity: str
+    label: Mapping[str, Any]
+    recipe: Recipe
+    folder: Path
+
+    @property
+    def run(self) -> Run:
+        return Run(self.folder)
+
+    @property
+    def name(self) -> str:
+        """Short, for lines: `dcn_ode per_class=52 seed=1`."""
+        rest = [f"{name}={value}" for name, value in self.label.items() if name != "model"]
+        return " ".join([str(self.label["model"]), *rest])
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """What came out, once finished."""
+        return self.run.result
+
+    def reached(self) -> "Reached":
+        """How far its files say it is."""
+        run, epoch, accuracy = self.run, 0, None
+        last = _last_epoch(run.metrics)
+        if last is not None:
+            epoch, accuracy = last["epoch"], last.get("train_accuracy")
+        return Reached(epoch, accuracy, last_step(self.folder))
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Whole epochs, the last one's training accuracy, and the steps that the last checkpoint holds (-1: there is none)."""
+
+    epoch: int
+    accuracy: float | None
+    step: int
+
+
+def last_step(folder: Path) -> int:
+    """Steps that the last checkpoint of a run holds; -1 where it has none."""
+    saved = checkpoints(folder / "checkpoints")
+    return int(saved[-1].stem.partition("-")[2]) if saved else -1
+
+
+def _last_epoch(metrics: Path) -> dict[str, Any] | None:
+    """The last whole line about an epoch, from the end of the file; a line may be in the making."""
+    try:
+        with open(metrics, "rb") as file:
+            file.seek(max(0, file.seek(0, 2) - 20_000))
+            lines = file.read().split(b"\n")
+    except OSError:
+        return None
+    for line in reversed(lines[:-1]):
+        try:
+            numbers = json.loads(line)
+        except ValueError:
+            continue
+        if numbers.get("event") == "epoch":
+            return numbers
+    return None
 
 
 @dataclass(frozen=True)
@@ -69,9 +132,8 @@ def _checked(data: Mapping[str, Any], path: Path) -> SweepFile:
     known = [item.name for item in fields(SweepFile)]
     for key, value in data.items():
         if key not in known:
-            near = get_close_matches(str(key), known, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}; fields of the recipe belong under `set` or `grid`"
-            raise ConfigError(f"{path}: unknown key {key}; {hint}")
+            see = f"known: {', '.join(known)}; fields of the recipe belong under `set` or `grid`"
+            raise ConfigError(f"{path}: {unknown_name('key', key, known, see=see)}")
         if key in ("grid", "set", "slurm") and not isinstance(value, Mapping):
             raise ConfigError(f"{path}: {key} is {value!r}; expected a mapping, such as {key}: {{…}}")
     if "recipes" not in data:

@@ -20,11 +20,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from continua.runs import Run, parse_recipe
 from continua.train.devices import StopSignal
-from continua.train.parse import parse_recipe
-from continua.train.run import Run
-from continua.train.setup import RunOptions
-from continua.train.sweeps.cell import last_step
+from continua.train.loop import Interrupted, RunOptions
+from continua.train.start import resume, train
+from continua.train.sweeps.file import last_step
 
 TORCHRUN = ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID")
 SECOND_SIGNAL = 3.0  # seconds: submitit announces a pre-emption by SIGTERM and then, a little later, its own signal
@@ -96,14 +96,14 @@ class CellJob:
         return DelayedSubmission(replace(self, step=now)) if now > self.step else None
 
     def _carry_out(self, signals: JobSignals) -> dict[str, Any]:
-        from continua.train.loop import Interrupted
-        from continua.train.start import resume, train
-
-        run, options = Run(self.folder), replace(self.options, stop=signals)
+        run = Run(self.folder)
         self._wait_for(run, signals)
         try:
             if run.result is None:
-                run = resume(self.folder, options) if run.exists else train(parse_recipe(self.recipe), self.folder, options)
+                if run.exists:
+                    run = resume(self.folder, self.options, stop=signals)
+                else:
+                    run = train(parse_recipe(self.recipe), self.folder, self.options, stop=signals)
         except Interrupted as stop:
             print(f"stopped and saved at {stop}", flush=True)
             signals.leave()

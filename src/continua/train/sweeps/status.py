@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from continua.train.run import Run
-from continua.train.sweeps.cell import Cell
-from continua.train.sweeps.file import Sweep
+from continua.runs import Run
+from continua.train.sweeps.file import Cell, Sweep
 
 TRIALS = 2  # a failed cell is tried once more
 State = Literal["missing", "queued", "running", "elsewhere", "stopped", "failed", "done"]
@@ -55,18 +54,20 @@ def read_statuses(sweep: Sweep) -> list[Status]:
         written = json.loads(_file(sweep).read_text("utf-8"))
     except (OSError, ValueError):
         written = {}
-    found = []
+    statuses = []
     for cell in sweep.cells:
         known = written.get(cell.identity, {})
         status = Status(cell, **{key: known[key] for key in KEPT if key in known})
         status.rest()
-        found.append(status)
-    return found
+        statuses.append(status)
+    return statuses
 
 
 def write_statuses(sweep: Sweep, statuses: Sequence[Status]) -> None:
     """What the next command must know. Cells that a file no longer lists are forgotten; their runs stay."""
-    data: dict[str, Any] = {one.cell.identity: {"name": one.cell.name} | {key: getattr(one, key) for key in KEPT} for one in statuses}
+    data: dict[str, Any] = {
+        status.cell.identity: {"name": status.cell.name} | {key: getattr(status, key) for key in KEPT} for status in statuses
+    }
     Run(sweep.folder).write_json(_file(sweep), data)
 
 

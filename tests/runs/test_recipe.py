@@ -10,8 +10,8 @@ from training import tiny_recipe
 from continua.data import Augmentation
 from continua.errors import ConfigError
 from continua.models import list_models
+from continua.runs.loading import parse_recipe, recipe_fields, stretched, write_yaml
 from continua.train import Optimiser, Recipe, identity, load_recipe, recipe_names, resolve
-from continua.train.parse import parse_recipe, recipe_fields, stretched, write_yaml
 
 DCN_MODELS = [name for name in list_models() if name.startswith(("dcn_", "resnet_blocks", "resnet_srf", "odenet"))]
 
@@ -68,11 +68,11 @@ def test_another_number_of_epochs_stretches_the_schedule_unless_it_is_given_too(
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"optimizer": {"lr": 1}}, "unknown key optimizer; did you mean optimiser?"),
-        ({"optimiser": {"momentun": 0.5}}, "unknown key optimiser.momentun; did you mean optimiser.momentum?"),
+        ({"optimizer": {"lr": 1}}, "unknown key 'optimizer'; did you mean optimiser?"),
+        ({"optimiser": {"momentun": 0.5}}, "unknown key 'optimiser.momentun'; did you mean optimiser.momentum?"),
         ({"lr": 0.1}, "did you mean optimiser.lr?"),
-        ({"optimiser": {"class_path": "os.system"}}, "unknown key optimiser.class_path"),
-        ({"class_path": "os.system", "init_args": {}}, "unknown key class_path"),
+        ({"optimiser": {"class_path": "os.system"}}, "unknown key 'optimiser.class_path'"),
+        ({"class_path": "os.system", "init_args": {}}, "unknown key 'class_path'"),
         ({"augmentation": {"resized_crop": {"areas": 1}}}, "did you mean augmentation.resized_crop.area?"),
         ({"optimiser": 0.1}, "optimiser is 0.1; expected fields of its own: kind, lr"),
         ({"epochs": "many"}, "epochs is 'many'; expected a whole number"),
@@ -150,7 +150,7 @@ def test_every_field_can_be_named() -> None:
 def test_precision_auto_is_decided_when_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("continua.train.resolution.why_unusable", lambda name: "")
     for fast, expected in ((True, "bfloat16"), (False, "float32")):
-        monkeypatch.setattr("continua.train.resolution.fast_on_cpu", lambda dtype, fast=fast: fast)
+        monkeypatch.setattr("continua.runs.resolution.fast_on_cpu", lambda dtype, fast=fast: fast)
         assert resolve(tiny_recipe(precision="auto")).precision == expected
 
 

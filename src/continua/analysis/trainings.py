@@ -1,37 +1,24 @@
 """A page about trainings: what was asked, what came out, and how it went, epoch by epoch."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from continua.report.page import Axis, Column, Figure, Page, Series, Table
+from continua.errors import ConfigError
+from continua.report import Axis, Cell, Column, Figure, Page, Part, Series, Table, page_from
+from continua.runs import RunView
 
 MOST_CURVES = 12  # runs; more lines in one figure nobody can follow
 EPOCH = Axis("epoch", whole=True)
 
 
-@dataclass(frozen=True)
-class RunFacts:
-    """One training as plain data: its resolved recipe, its lines of metrics, its result (None while it runs), pages of its analyses."""
-
-    name: str
-    recipe: dict[str, Any]
-    metrics: Sequence[dict[str, Any]]
-    result: dict[str, Any] | None = None
-    environment: dict[str, Any] = field(default_factory=dict)
-    analyses: Sequence[Page] = ()
-
-    @property
-    def epochs(self) -> list[dict[str, Any]]:
-        return [line for line in self.metrics if line.get("event") == "epoch"]
-
-
-def runs_page(runs: Sequence[RunFacts], title: str | None = None) -> Page:
+def runs_page(runs: Sequence[RunView], title: str | None = None) -> Page:
     """Table and curves of all runs, then what was analysed about each."""
     names = ", ".join(run.name for run in runs)
     unfinished = [run.name for run in runs if run.result is None]
-    parts: list[Any] = [_table(runs)]
+    parts: list[Part] = [_table(runs)]
     if unfinished:
         parts.insert(0, f"Not finished: {', '.join(unfinished)}. Their curves end where they are now.")
     if len(runs) <= MOST_CURVES:
@@ -39,11 +26,23 @@ def runs_page(runs: Sequence[RunFacts], title: str | None = None) -> Page:
     else:
         parts.append(f"Curves and analyses are shown of up to {MOST_CURVES} runs; name those that matter: continua report RUN...")
     shown = runs if len(runs) <= MOST_CURVES else ()
-    sections = [Page(f"{run.name}: {page.title}", page.parts, page.sections) for run in shown for page in run.analyses]
+    sections = [Page(f"{run.name}: {page.title}", page.parts, page.sections) for run in shown for page in stored_pages(run.folder)]
     return Page(title or (f"Run {names}" if len(runs) == 1 else f"{len(runs)} runs"), parts, sections)
 
 
-def over_seeds(groups: Mapping[str, Sequence[RunFacts]]) -> list[Figure]:
+def stored_pages(folder: Path) -> list[Page]:
+    """The newest answer to each question that was asked of a run."""
+    newest: dict[str, Path] = {}
+    for path in sorted((folder / "analysis").glob("*/*/page.json"), key=lambda path: path.stat().st_mtime):
+        if (path.parent / "numbers.json").is_file():  # comparisons with other runs belong to no single one
+            newest[path.parts[-3]] = path
+    try:
+        return [page_from(json.loads(path.read_text("utf-8"))) for _, path in sorted(newest.items())]
+    except (ValueError, TypeError, KeyError) as error:
+        raise ConfigError(f"an answer under {folder / 'analysis'} cannot be read ({error}); remove it and ask again") from None
+
+
+def curves_over_seeds(groups: Mapping[str, Sequence[RunView]]) -> list[Figure]:
     """Loss and accuracy through training, a curve for each group: the mean of its runs, with their standard deviation as a band."""
     kinds = (
         ("loss", "Training loss", Axis("loss", "nats"), 1.0),
@@ -59,33 +58,33 @@ def over_seeds(groups: Mapping[str, Sequence[RunFacts]]) -> list[Figure]:
     return [figure for figure in made if figure.series]
 
 
-def _mean(name: str, runs: Sequence[RunFacts], key: str, scale: float, place: int) -> Series | None:
+def _mean(name: str, runs: Sequence[RunView], key: str, scale: float, place: int) -> Series | None:
     """Over those epochs that every run of the group has."""
     curves = [{line["epoch"]: scale * line[key] for line in run.epochs if line.get(key) is not None} for run in runs]
     epochs = [epoch for epoch in curves[0] if all(epoch in curve for curve in curves)] if curves else []
     if not epochs:
         return None
     values = [[curve[epoch] for curve in curves] for epoch in epochs]
-    spread = [stdev(some) for some in values] if len(curves) > 1 else None
+    spread = [stdev(seeds) for seeds in values] if len(curves) > 1 else None
     style = "both" if len(epochs) == 1 else "line"
-    return Series(name, epochs, [fmean(some) for some in values], spread, style, "band", colour=place, dash=place)
+    return Series(name, epochs, [fmean(seeds) for seeds in values], spread, style, "band", colour=place, dash=place)
 
 
-def _table(runs: Sequence[RunFacts]) -> Table:
+def _table(runs: Sequence[RunView]) -> Table:
     columns = ["run", "model", "data", "images per class", "seed", "epochs", "parameters", Column("test accuracy", "%", 2)]
     columns += [Column("test loss", digits=4), Column("NFE per image", digits=1), Column("time", "s", 0)]
     return Table("runs", "Runs", columns, [_row(run) for run in runs], "NFE: evaluations of f in the last epoch, all blocks.")
 
 
-def _row(run: RunFacts) -> list[Any]:
+def _row(run: RunView) -> list[Cell]:
     recipe, result, last = run.recipe, run.result or {}, run.epochs[-1] if run.epochs else {}
     accuracy, nfe = result.get("test_accuracy"), last.get("nfe")
     return [
         run.name,
-        recipe.get("model"),
-        recipe.get("data"),
-        recipe.get("per_class") or "all",
-        str(recipe.get("seed")),
+        recipe.model,
+        recipe.data,
+        recipe.per_class or "all",
+        str(recipe.seed),
         last.get("epoch", 0),
         result.get("parameters"),
         None if accuracy is None else 100 * accuracy,
@@ -95,7 +94,7 @@ def _row(run: RunFacts) -> list[Any]:
     ]
 
 
-def _curves(runs: Sequence[RunFacts]) -> list[Figure]:
+def _curves(runs: Sequence[RunView]) -> list[Figure]:
     epoch, single = EPOCH, len(runs) == 1
     return [
         Figure("loss", "Training loss", epoch, Axis("loss", "nats"), _each(runs, "loss", "loss", single)),
@@ -109,29 +108,29 @@ def _curves(runs: Sequence[RunFacts]) -> list[Figure]:
     ]
 
 
-def _accuracies(runs: Sequence[RunFacts], single: bool) -> list[Figure]:
+def _accuracies(runs: Sequence[RunView], single: bool) -> list[Figure]:
     """Of one run in one figure; of several in one figure for each kind, so that colour and dash both tell the runs apart."""
     looks: dict[str, dict[str, Any]] = {"train": {}, "holdout": dict(dash=1), "test": dict(style="both")}
     words = {"train": "training", "holdout": "held out", "test": "test"}
     axis = Axis("accuracy", "%")
-    found = {kind: _each(runs, f"{kind}_accuracy", words[kind], single, 100, **(look if single else {})) for kind, look in looks.items()}
+    curves = {kind: _each(runs, f"{kind}_accuracy", words[kind], single, 100, **(look if single else {})) for kind, look in looks.items()}
     if single:
-        return [Figure("accuracy", "Accuracy", EPOCH, axis, [series for some in found.values() for series in some])]
-    return [Figure(f"accuracy_{kind}", f"Accuracy, {words[kind]}", EPOCH, axis, some) for kind, some in found.items()]
+        return [Figure("accuracy", "Accuracy", EPOCH, axis, [series for kind in curves.values() for series in kind])]
+    return [Figure(f"accuracy_{kind}", f"Accuracy, {words[kind]}", EPOCH, axis, series) for kind, series in curves.items()]
 
 
-def _each(runs: Sequence[RunFacts], key: str, what: str, single: bool, scale: float = 1.0, **look: Any) -> list[Series]:
+def _each(runs: Sequence[RunView], key: str, what: str, single: bool, scale: float = 1.0, **look: Any) -> list[Series]:
     """One curve per run that has this number; of several runs, each has its colour and dash."""
-    found = []
+    curves = []
     for place, run in enumerate(runs):
         lines = [line for line in run.epochs if line.get(key) is not None]
         if lines:
             y, own = [scale * line[key] for line in lines], {} if single else dict(colour=place, dash=place)
-            found.append(Series(what if single else run.name, [line["epoch"] for line in lines], y, **own, **look))
-    return found
+            curves.append(Series(what if single else run.name, [line["epoch"] for line in lines], y, **own, **look))
+    return curves
 
 
-def _by_block(runs: Sequence[RunFacts], key: str, single: bool) -> list[Series]:
+def _by_block(runs: Sequence[RunView], key: str, single: bool) -> list[Series]:
     """One curve per block of each run that has a solver."""
 
     def blocks(line: dict[str, Any]) -> dict[str, float]:
@@ -140,27 +139,27 @@ def _by_block(runs: Sequence[RunFacts], key: str, single: bool) -> list[Series]:
     return _many(runs, blocks, single)
 
 
-def _sigmas(runs: Sequence[RunFacts], single: bool) -> list[Series]:
+def _sigmas(runs: Sequence[RunView], single: bool) -> list[Series]:
     """One curve per layer; the middle of three numbers is the mean, or σ in the middle of a schedule."""
 
     def layers(line: dict[str, Any]) -> dict[str, float]:
-        found = {name: value[1] if isinstance(value, list) else value for name, value in (line.get("sigma") or {}).items()}
-        return {name.replace(".field", ""): value for name, value in found.items()}
+        scales = {name: value[1] if isinstance(value, list) else value for name, value in (line.get("sigma") or {}).items()}
+        return {name.replace(".field", ""): value for name, value in scales.items()}
 
     return _many(runs, layers, single)
 
 
-def _many(runs: Sequence[RunFacts], numbers: Callable[[dict[str, Any]], dict[str, float]], single: bool) -> list[Series]:
-    found = []
+def _many(runs: Sequence[RunView], numbers: Callable[[dict[str, Any]], dict[str, float]], single: bool) -> list[Series]:
+    curves = []
     for order, run in enumerate(runs):
         lines = [(line["epoch"], numbers(line)) for line in run.epochs]
         for name in dict.fromkeys(name for _, values in lines for name in values):
             points = [(epoch, values[name]) for epoch, values in lines if name in values]
             x, y = [epoch for epoch, _ in points], [value for _, value in points]
-            found.append(Series(name if single else f"{run.name}: {name}", x, y, dash=None if single else order))
-    return found
+            curves.append(Series(name if single else f"{run.name}: {name}", x, y, dash=None if single else order))
+    return curves
 
 
 def _if_any(series: list[Series]) -> list[Series]:
     """Nothing where every value is zero."""
-    return series if any(value for one in series for value in one.y) else []
+    return series if any(value for curve in series for value in curve.y) else []

@@ -1,4 +1,4 @@
-"""What a run ran on: enough to say why two machines might differ."""
+"""Where a run computes, and a description of it: enough to say why two machines might differ."""
 
 import os
 import platform
@@ -9,9 +9,19 @@ from typing import Any
 
 import torch
 
+from continua.errors import ConfigError
 from continua.machine import cpu_name, machine_facts
 
 PACKAGES = ("continua", "torch", "numpy", "lightning-fabric", "jsonargparse", "safetensors")
+
+
+def chosen_device(asked: str) -> str:
+    """The device "cpu" or "cuda"; "auto" takes a GPU where there is one."""
+    if asked not in ("auto", "cpu", "cuda"):
+        raise ConfigError(f"device is {asked!r}; expected auto, cpu or cuda")
+    if asked == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("device is 'cuda', but PyTorch finds no GPU here; use --device cpu")
+    return "cuda" if asked == "cuda" or (asked == "auto" and torch.cuda.is_available()) else "cpu"
 
 
 def describe_environment(device: torch.device, world_size: int) -> dict[str, Any]:

@@ -9,8 +9,8 @@ from training import QUIET, tiny_recipe, weights
 
 from continua.data import MemorySplit, load
 from continua.errors import ConfigError
+from continua.runs.tasks import load_reconstructor
 from continua.train import Run, evaluate, identity, load_recipe, resolve, train
-from continua.train.tasks import load_reconstructor
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from typing import Any
 
 from continua.errors import ConfigError, ContinuaError
 from continua.models import write_synced
-from continua.train.parse import parse_recipe, read_yaml, write_yaml
-from continua.train.recipe import Recipe
+from continua.runs.loading import stored_recipe, write_yaml
+from continua.runs.recipe import Recipe
 
 
 class Run:
@@ -38,9 +38,9 @@ class Run:
     def recipe(self) -> Recipe:
         """What config.yaml says."""
         if not self.exists:
-            told = "it has no config.yaml" if self.folder.is_dir() else "there is no such folder"
-            raise ConfigError(f"{self.folder} is not a run: {told}")
-        return parse_recipe(read_yaml(self.config))
+            reason = "it has no config.yaml" if self.folder.is_dir() else "there is no such folder"
+            raise ConfigError(f"{self.folder} is not a run: {reason}")
+        return stored_recipe(self.config)
 
     @property
     def result(self) -> dict[str, Any] | None:

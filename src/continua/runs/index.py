@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from continua.errors import ContinuaError
-from continua.train.recipe import Recipe
-from continua.train.resolution import identity, resolve
-from continua.train.run import Run, runs_folder
+from continua.runs.folder import Run, runs_folder
+from continua.runs.loading import FORMAT, stored_recipe
+from continua.runs.recipe import Recipe
+from continua.runs.resolution import identity, resolve
 
 
 def run_folder(recipe: Recipe, runs: "str | Path | None" = None) -> Path:
@@ -26,7 +27,7 @@ class RunIndex:
     def __init__(self, runs: "str | Path | None" = None) -> None:
         self.runs = runs_folder(runs)
         self.known: dict[str, Run] = {}
-        for run in _runs_in(self.runs):
+        for run in map(Run, run_folders(self.runs)):
             name = _identity_of(run)
             if name is not None and (name not in self.known or run.result is not None):
                 self.known[name] = run
@@ -36,15 +37,23 @@ class RunIndex:
         return self.known.get(identity(recipe))
 
 
-def _runs_in(folder: Path) -> Iterator[Run]:
+def stored_identity(run: Run) -> str:
+    """What the run was called by the version that began it; later ones may spell its options otherwise."""
+    return identity(stored_recipe(run.config, upgrade=False))
+
+
+def run_folders(folder: Path) -> Iterator[Path]:
+    """Every run in a folder and in its folders."""
     for pattern in ("*/config.yaml", "*/*/config.yaml"):
-        yield from (Run(path.parent) for path in sorted(folder.glob(pattern)))
+        yield from (path.parent for path in sorted(folder.glob(pattern)))
 
 
 def _identity_of(run: Run) -> str | None:
     """What the run says it is; None where its files are not a run's, or are damaged."""
     try:
-        result = run.result  # reading it is far quicker than reading the recipe again
+        # What it came to is far quicker to read than the recipe, and as good where this format wrote both.
+        current = run.config.read_text("utf-8").startswith(f"format: {FORMAT}\n")
+        result = run.result if current else None
         return result["identity"] if result is not None else identity(run.recipe)
     except (ContinuaError, ValueError, KeyError, OSError):
         return None

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from continua.train.evaluation import BINS, classification
+from continua.runs.evaluation import BINS, classification
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from continua.errors import ConfigError, ContinuaWarning
 from continua.filters import fast_on_cpu
 from continua.machine import why_unusable
 from continua.models import complete_options, model_entry
-from continua.train.parse import stretched
-from continua.train.recipe import Recipe
+from continua.runs.loading import stretched
+from continua.runs.recipe import Recipe
 
 
 def resolve(recipe: Recipe, device: str = "cpu", data_dir: "str | Path | None" = None) -> Recipe:
@@ -90,8 +90,8 @@ def _complete_options(recipe: Recipe) -> dict[str, Any]:
         )
     if recipe.data in CATALOGUE:
         known = CATALOGUE[recipe.data]
-        of_data = dict(num_classes=len(next(iter(known.counts.values()))), in_channels=known.shape[0])
-        options = {name: value for name, value in of_data.items() if name in entry.options} | options
+        implied = dict(num_classes=len(next(iter(known.counts.values()))), in_channels=known.shape[0])
+        options = {name: value for name, value in implied.items() if name in entry.options} | options
     return complete_options(recipe.model, options)
 
 

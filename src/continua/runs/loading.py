@@ -1,33 +1,23 @@
 """From YAML files and command lines to recipes: every key known, every value of its type, mistakes named with the nearest right key."""
 
-import re
-from argparse import ArgumentError
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields, is_dataclass, replace
-from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import yaml
-from jsonargparse import ArgumentParser
 
-from continua.errors import ConfigError
-from continua.models import options_in_common
-from continua.train.parser_words import parser_words
-from continua.train.recipe import Recipe
+from continua.errors import ConfigError, unknown_name
+from continua.models import options_in_common, upgrade_options
+from continua.options import text_value, typed_value
+from continua.runs.recipe import Recipe
 
 FREE = ("model_options",)  # fields whose keys are the model's business
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML without objects, and with 1e-4 as a number, which YAML 1.1 reads as text."""
-
-
-_Loader.yaml_implicit_resolvers = {key: list(value) for key, value in yaml.SafeLoader.yaml_implicit_resolvers.items()}
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+0123456789."))
+FORMAT = 2  # of config.yaml; 1: as version 0.1 wrote it, without a number
+T = TypeVar("T")
 
 
 def recipe_names() -> list[str]:
@@ -41,7 +31,7 @@ def load_recipe(name: "str | Path", changes: Mapping[str, Any] | None = None) ->
     Another number of epochs stretches the schedule with it, unless the schedule's own times are given too. Another model takes those of
     the recipe's model options that it has.
     """
-    base = read_yaml(name)
+    base = _without_format(read_yaml(name), FORMAT, name)[0]
     check_keys(base, str(name))
     changes = dict(changes or {})
     check_keys(changes, "options")
@@ -57,6 +47,26 @@ def load_recipe(name: "str | Path", changes: Mapping[str, Any] | None = None) ->
     return stretched(recipe, recipe.epochs / before, keep=tuple(given), epochs=recipe.epochs)
 
 
+def stored_recipe(path: Path, *, upgrade: bool = True) -> Recipe:
+    """The recipe that config.yaml of a run holds, whichever version wrote it: as one says it today, or else as it stands."""
+    data, written = _without_format(read_yaml(path), 1, path)
+    return parse_recipe(_upgraded(data) if upgrade and written < FORMAT else data)
+
+
+def _without_format(data: dict[str, Any], unnumbered: int, path: "str | Path") -> tuple[dict[str, Any], int]:
+    """The fields of a recipe, and the format they are written in (`unnumbered` where the file does not say)."""
+    written = data.pop("format", unnumbered)
+    if written not in range(1, FORMAT + 1):
+        raise ConfigError(f"{path} has format {written!r}; this version of Continua reads up to {FORMAT}: use a newer one")
+    return data, written
+
+
+def _upgraded(data: dict[str, Any]) -> dict[str, Any]:
+    """Format 1 to 2: the model's options as they are spelt today."""
+    options, model = data.get("model_options"), data.get("model", Recipe.model)
+    return {**data, "model_options": upgrade_options(model, options)} if isinstance(options, Mapping) and options else data
+
+
 def stretched(recipe: Recipe, factor: float, *, keep: tuple[str, ...] = (), epochs: int | None = None) -> Recipe:
     """A recipe that takes `factor` times as long, with the times of its schedule in proportion (but those in `keep`)."""
     schedule = recipe.schedule
@@ -69,20 +79,27 @@ def stretched(recipe: Recipe, factor: float, *, keep: tuple[str, ...] = (), epoc
 def parse_recipe(data: Mapping[str, Any]) -> Recipe:
     """A recipe from nested plain data."""
     check_keys(data, "recipe")
-    parser = _recipe_parser()
-    try:
-        found = parser.instantiate(parser.parse_object({"recipe": dict(data)})).recipe
-    except (ArgumentError, TypeError) as error:
-        raise ConfigError(parser_words(str(error))) from None
-    return replace(found, model_options=_plain(found.model_options))
+    return _built(Recipe, data)
+
+
+def _built(kind: type[T], data: Mapping[str, Any], prefix: str = "") -> T:
+    """A dataclass from plain data, dataclasses among its fields included; each value is what its annotation says, or refused."""
+    hints, values = field_types(kind), {}
+    for key, value in data.items():
+        inner = _dataclass_of(hints[key])
+        if inner is not None and isinstance(value, Mapping):
+            values[key] = _built(inner, value, f"{prefix}{key}.")
+        elif key in FREE:
+            values[key] = _plain(typed_value(f"{prefix}{key}", value, hints[key]))
+        else:
+            values[key] = typed_value(f"{prefix}{key}", value, hints[key])
+    return kind(**values)
 
 
 @cache
-def _recipe_parser() -> ArgumentParser:
-    """Made once: building it takes longer than a parse, and a list of studies reads many recipes."""
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_class_arguments(Recipe, "recipe")
-    return parser
+def field_types(kind: type) -> dict[str, Any]:
+    """The annotation of each field. Kept: a list of studies reads many recipes."""
+    return get_type_hints(kind)
 
 
 def read_yaml(name: "str | Path") -> dict[str, Any]:
@@ -95,9 +112,9 @@ def read_yaml(name: "str | Path") -> dict[str, Any]:
     elif str(name) in recipe_names():
         text = (files("continua.recipes") / f"{name}.yaml").read_text("utf-8")
     else:
-        raise ConfigError(f"there is no recipe, and no file, {str(name)!r}; {_nearest(str(name), recipe_names())}")
+        raise unknown_name("recipe", str(name), recipe_names())
     try:
-        data = yaml.load(text, _Loader)
+        data = text_value(text)
     except yaml.YAMLError as error:
         raise ConfigError(f"{name} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(data, dict):
@@ -108,19 +125,26 @@ def read_yaml(name: "str | Path") -> dict[str, Any]:
 def parse_value(text: str, name: str) -> Any:
     """One value as YAML has it: 1e-4, true, [8, 16], {method: rk4, steps: 2}."""
     try:
-        return yaml.load(text, _Loader)
+        return text_value(text)
     except yaml.YAMLError as error:
         raise ConfigError(f"--{name} {text!r} is not a value: {' '.join(str(error).split())}") from None
 
 
 def write_yaml(recipe: Recipe) -> str:
     """The recipe as text that `load_recipe` reads back as an equal recipe."""
-    return yaml.safe_dump(_plain(asdict(recipe)), sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
+    return yaml.safe_dump(
+        {"format": FORMAT, **plain_recipe(recipe)}, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120
+    )
+
+
+def plain_recipe(recipe: Recipe) -> dict[str, Any]:
+    """The recipe as nested plain data that `parse_recipe` makes an equal recipe of."""
+    return _plain(asdict(recipe))
 
 
 def recipe_fields(kind: type = Recipe, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Dotted name and type of every field, nested ones included."""
-    hints = get_type_hints(kind)
+    hints = field_types(kind)
     for item in fields(kind):
         inner = _dataclass_of(hints[item.name])
         if inner is not None and hints[item.name] is inner:
@@ -131,22 +155,17 @@ def recipe_fields(kind: type = Recipe, prefix: str = "") -> Iterator[tuple[str, 
 
 def check_keys(data: Mapping[str, Any], where: str, kind: type = Recipe, prefix: str = "") -> None:
     """Refuse keys that no recipe has, naming the nearest one that it has."""
-    hints = get_type_hints(kind)
+    hints = field_types(kind)
     for key, value in data.items():
         if key not in hints:
             known = [f"{prefix}{name}" for name in hints] + ([name for name, _ in recipe_fields()] if not prefix else [])
-            raise ConfigError(f"{where}: unknown key {prefix}{key}; {_nearest(f'{prefix}{key}', known)}")
+            raise ConfigError(f"{where}: {unknown_name('key', f'{prefix}{key}', dict.fromkeys(known))}")
         inner = _dataclass_of(hints[key])
         if inner is None or key in FREE or (value is None and hints[key] is not inner):
             continue
         if not isinstance(value, Mapping):
-            raise ConfigError(f"{where}: {prefix}{key} is {value!r}; expected fields of its own: {', '.join(get_type_hints(inner))}")
+            raise ConfigError(f"{where}: {prefix}{key} is {value!r}; expected fields of its own: {', '.join(field_types(inner))}")
         check_keys(value, where, inner, f"{prefix}{key}.")
-
-
-def unknown_option(given: str, known: list[str]) -> ConfigError:
-    """For a word of the command line that is no option."""
-    return ConfigError(f"there is no option --{given}; {_nearest(given, known, dashes=True)}")
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -167,12 +186,6 @@ def _dataclass_of(hint: Any) -> type | None:
     """The dataclass a field holds, also where it may be None."""
     options = [part for part in get_args(hint) if part is not NoneType] if isinstance(hint, UnionType) else [hint]
     return options[0] if len(options) == 1 and is_dataclass(options[0]) and isinstance(options[0], type) else None
-
-
-def _nearest(given: str, known: list[str], dashes: bool = False) -> str:
-    near = get_close_matches(given, known, n=1, cutoff=0.5) or [name for name in known if name.endswith(f".{given}")][:1]
-    shown = [f"--{name}" if dashes else name for name in (near or known)]
-    return f"did you mean {shown[0]}?" if near else f"known: {', '.join(shown)}"
 
 
 def _plain(value: Any) -> Any:

@@ -1,0 +1,169 @@
+"""What is written and shown about a training: sums of an epoch, lines of metrics.jsonl (and TensorBoard), a bar or lines for people."""
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from continua.errors import ConfigError
+from continua.runs import Run
+from continua.train.step import StepResult
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
+    from torch.utils.tensorboard import SummaryWriter
+
+
+@dataclass
+class EpochSums:
+    """What has been seen of the epoch so far, over all ranks; in every checkpoint, so that a resumed epoch reports the same numbers."""
+
+    images: int = 0
+    loss: float = 0.0
+    correct: float = 0.0
+    penalty: float = 0.0
+    batches: int = 0
+    skipped: int = 0
+    gradient_norm: float = 0.0
+    nfe: list[float] = field(default_factory=list)
+    nfe_backward: list[float] = field(default_factory=list)
+    rejected: list[float] = field(default_factory=list)
+
+    def add(self, result: StepResult) -> None:
+        """A batch that went well."""
+        self.images, self.batches = self.images + result.images, self.batches + 1
+        self.loss, self.correct, self.penalty = self.loss + result.total, self.correct + result.correct, self.penalty + result.penalty
+        self.gradient_norm += result.gradient_norm
+        self.nfe_backward = _added(self.nfe_backward, result.nfe_backward)
+        self.nfe, self.rejected = _added(self.nfe, result.nfe), _added(self.rejected, result.rejected)
+
+    def mean(self, total: float) -> float | None:
+        """Over images."""
+        return total / self.images if self.images else None
+
+    def per_batch(self, totals: Sequence[float]) -> list[float]:
+        """Costs as they are shown: the mean over batches that went well."""
+        return [round(total / max(1, self.batches), 3) for total in totals]
+
+    def state(self) -> dict[str, Any]:
+        """As plain data, for a checkpoint."""
+        return asdict(self)
+
+
+def _added(totals: Sequence[float], costs: Sequence[float]) -> list[float]:
+    return [total + cost for total, cost in zip(totals or [0.0] * len(costs), costs, strict=True)]
+
+
+class Journal:
+    """Lines of metrics.jsonl, and the same numbers for TensorBoard where asked. Writes on the first rank only."""
+
+    def __init__(self, run: Run, writes: bool, tensorboard: bool = False) -> None:
+        self.run, self.writes = run, writes
+        self._open_board = _board_opener() if tensorboard and writes else None
+        self._board: SummaryWriter | None = None
+
+    def line(self, line: Mapping[str, Any]) -> None:
+        """The numbers of an epoch."""
+        if not self.writes:
+            return
+        self.run.append(line)
+        if self._open_board is not None:
+            # Opened with the first line: what an interrupted training wrote from this epoch on is then hidden, not shown twice.
+            self._board = self._board or self._open_board(str(self.run.folder / "tensorboard"), purge_step=line["epoch"])
+            for name, value in _scalars(line):
+                self._board.add_scalar(name, value, line["epoch"])
+            self._board.flush()
+
+    def event(self, event: str, epoch: int, batch: int, **details: object) -> None:
+        """Something worth knowing between epochs."""
+        if self.writes:
+            self.run.append({"event": event, "epoch": epoch, "batch": batch, **details})
+            self.run.log(f"{event}: epoch {epoch}, batch {batch}: {details.get('diagnosis', '')}")
+
+
+def _board_opener() -> "Callable[..., SummaryWriter]":
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise ConfigError("--tensorboard needs the package tensorboard: pip install 'continua[tensorboard]'") from None
+    return SummaryWriter
+
+
+def _scalars(line: Mapping[str, Any], prefix: str = "") -> "list[tuple[str, float]]":
+    """Every number of a line by its path."""
+    scalars: list[tuple[str, float]] = []
+    for name, value in line.items():
+        if isinstance(value, bool | str) or value is None:
+            continue
+        if isinstance(value, int | float):
+            scalars.append((f"{prefix}{name}", value))
+        else:
+            items = value if isinstance(value, Mapping) else dict(enumerate(value))
+            scalars += _scalars({str(key): item for key, item in items.items()}, f"{prefix}{name}/")
+    return scalars
+
+
+class Progress:
+    """What a person sees while a network trains. `kind`: auto (a bar where stderr is a terminal, else lines), bar, lines or off."""
+
+    def __init__(self, kind: str, epochs: int, batches: int, done: int = 0) -> None:
+        if kind not in ("auto", "bar", "lines", "off"):
+            raise ConfigError(f"progress is {kind!r}; expected auto, bar, lines or off")
+        self.kind = ("bar" if sys.stderr.isatty() else "lines") if kind == "auto" else kind
+        self.epochs, self.batches = epochs, batches
+        self.started, self.before, self.done = time.monotonic(), done, done
+        self._bar: Bar | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> "Progress":
+        if self.kind == "bar":
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import Progress as Bar
+
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+                TextColumn("{task.fields[now]}"),
+            )
+            self._bar = Bar(*columns, console=Console(stderr=True), refresh_per_second=4)
+            self._bar.start()
+            self._task = self._bar.add_task("training", total=self.epochs * self.batches, completed=self.done, now="")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def step(self, epoch: int, loss: float, accuracy: float | None, nfe: list[float]) -> None:
+        """After every batch."""
+        self.done += 1
+        if self._bar is not None and self._task is not None:
+            parts = [f"loss {loss:.4g}", *([f"train {accuracy:.1%}"] if accuracy is not None else [])]
+            parts += [f"NFE {'/'.join(f'{n:.0f}' for n in nfe)}"] if any(nfe) else []
+            self._bar.update(self._task, completed=self.done, description=f"epoch {epoch + 1}/{self.epochs}", now="  ".join(parts))
+
+    def epoch(self, line: Mapping[str, Any]) -> None:
+        """After every epoch."""
+        if self.kind == "off":
+            return
+        shares = [(name, line.get(f"{name}_accuracy")) for name in ("train", "holdout", "test")]
+        parts = [f"epoch {line['epoch']}/{self.epochs}", f"loss {line['loss']:.4g}" if line["loss"] is not None else "no loss"]
+        parts += [f"{name} {share:.2%}" for name, share in shares if share is not None]
+        parts += [f"NFE {'/'.join(f'{n:.0f}' for n in line['nfe'])}"] if any(line["nfe"]) else []
+        parts += [f"{line['skipped']} skipped"] if line["skipped"] else []
+        parts += [f"{line['images_per_second']:.0f} images/s", f"{self._left()} left"]
+        text = "  ".join(parts)
+        if self._bar is not None:
+            self._bar.console.print(text, highlight=False)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    def _left(self) -> str:
+        share = (self.done - self.before) / max(1, self.epochs * self.batches - self.before)
+        seconds = (time.monotonic() - self.started) * (1 - share) / share if share else 0.0
+        return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

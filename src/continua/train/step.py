@@ -1,0 +1,199 @@
+"""One training step, on all ranks at once: forward, agreement that all are well before anyone goes backward, gradients, update.
+
+A batch whose solve, loss or gradient is no good changes nothing; the recipe's policy may first try it again with other tolerances.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from continua.blocks import ODEBlock
+from continua.data import Batch, Loader
+from continua.errors import SolverError
+from continua.runs import Recipe, Task, Trained, costs
+from continua.train.devices import StopSignal
+from continua.train.optimiser import gradient_norm
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+
+@dataclass
+class Parts:
+    """`net` is the network itself; `module` is what runs it in training (the same weights, spread over ranks and precisions)."""
+
+    fabric: "Fabric"
+    task: Task
+    net: Trained
+    module: nn.Module
+    optimiser: torch.optim.Optimizer
+    train: Loader
+    holdout: Loader | None
+    test: Loader
+
+
+@dataclass
+class StepResult:
+    """What became of a batch. `failure`: why it changed nothing, else None. Numbers are sums (costs: means) over all ranks.
+
+    `loss` is what this rank differentiates. `retried`: the factor of the tolerances with which it went well at last, and why not before.
+    """
+
+    failure: str | None
+    stop: bool
+    images: int
+    total: float
+    correct: float
+    penalty: float
+    nfe: list[float]
+    rejected: list[float]
+    nfe_backward: list[float]
+    gradient_norm: float = 0.0
+    loss: Tensor | None = None
+    retried: tuple[float, str] | None = None
+
+
+class Step:
+    """Carries out steps. Random numbers (dropout, probes) depend on (seed, step, rank) only, whatever came before."""
+
+    def __init__(self, parts: Parts, recipe: Recipe, stop: StopSignal) -> None:
+        self.fabric, self.net, self.module, self.task = parts.fabric, parts.net, parts.module, parts.task
+        self.optimiser, self.recipe, self.stop = parts.optimiser, recipe, stop
+        weights = recipe.regularise
+        self.regularised = trained_ode_blocks(self.net) if weights.kinetic or weights.jacobian else []
+
+    def __call__(self, batch: Batch, step: int) -> StepResult:
+        """Forward, backward and update; nothing changes where the batch fails."""
+        result = self._forward_with_retries(batch, step)
+        if result.loss is not None:
+            self._backward(result, result.loss)
+        return result
+
+    # --- forward ------------------------------------------------------------------------------------------------------
+
+    def _forward_with_retries(self, batch: Batch, step: int) -> StepResult:
+        policy, result = self.recipe.failure, self._forward(batch, step)
+        problem, power = result.failure, {"loosen": 1, "tighten": -1}.get(policy.policy, 0)
+        for trial in range(1, policy.retries + 1 if power else 1):
+            if result.failure is None:
+                break
+            factor = policy.tolerance_factor ** (power * trial)
+            result = self._forward(batch, step, factor)
+            if result.failure is None:
+                result.retried = factor, problem or ""
+        return result
+
+    def _forward(self, batch: Batch, step: int, tolerance_factor: float = 1.0) -> StepResult:
+        seed = hashlib.sha256(f"{self.recipe.seed}/{step}/{self.fabric.global_rank}".encode()).digest()
+        torch.manual_seed(int.from_bytes(seed[:7], "big"))
+        buffers = [buffer.clone() for buffer in self.net.buffers()]
+        losses, sums, problem = None, [0.0] * 4, None
+        try:
+            with scaled_tolerances(self.net, tolerance_factor):
+                outputs = self.module(laid_out(batch.images, self.recipe.channels_last))
+            losses, sums = self._losses(outputs, batch)
+            problem = None if isfinite(sums[1] + sums[3]) else f"the loss is not finite ({sums[1] + sums[3]})"
+        except SolverError as error:
+            problem = str(error)
+        result = self._agree(problem, sums)
+        if result.failure is not None:
+            for buffer, before in zip(self.net.buffers(), buffers, strict=True):
+                buffer.copy_(before)  # what a failed batch did to running statistics is undone
+        elif losses is not None:
+            # DDP takes the mean over ranks of each rank's gradient: × ranks ÷ all valid samples makes that the mean over samples.
+            result.loss = losses.sum() * (self.fabric.world_size / max(1, result.images))
+        return result
+
+    def _losses(self, outputs: Tensor, batch: Batch) -> tuple[Tensor, list[float]]:
+        """The loss of each valid sample with its penalties, and this rank's sums: images, loss, right, penalties."""
+        valid = batch.valid.to(outputs.device)
+        losses = self.task.losses(self.net, outputs, batch).where(valid, 0.0)
+        penalties = self._penalties(outputs).where(valid, 0.0)
+        right = self.task.right(outputs, batch) & valid
+        sums = torch.stack([valid.sum(), losses.detach().double().sum(), right.sum(), penalties.detach().double().sum()])
+        return losses + penalties, sums.tolist()
+
+    def _penalties(self, outputs: Tensor) -> Tensor:
+        """Kinetic energy and Jacobian norm of each sample's way through all blocks, weighted (Finlay et al. 2020, eq. 8 and 9)."""
+        weights = {"kinetic": self.recipe.regularise.kinetic, "jacobian": self.recipe.regularise.jacobian}
+        total = outputs.new_zeros(len(outputs), dtype=torch.float32)
+        for block in self.regularised:
+            for name, energy in (block.energies or {}).items():
+                total = total + weights[name] * energy.float()
+        return total
+
+    def _agree(self, problem: str | None, sums: list[float]) -> StepResult:
+        """All ranks learn whether one failed or was asked to stop; without this some would wait for ever."""
+        own = costs(self.net.stats, "nfe") + costs(self.net.stats, "rejected")
+        finite = [value if isfinite(value) else 0.0 for value in sums]
+        failed, stop, images, total, correct, penalty, *stats = self.sum_over_ranks(
+            [problem is not None, self.stop.number != 0, *finite, *own]
+        )
+        if failed and self.fabric.world_size > 1:
+            problems: list[str | None] = [None] * self.fabric.world_size
+            torch.distributed.all_gather_object(problems, problem)
+            problem = "; ".join(f"rank {rank}: {text}" for rank, text in enumerate(problems) if text)
+        stats = [value / self.fabric.world_size for value in stats]
+        half = len(stats) // 2
+        return StepResult(problem, bool(stop), int(images), total, correct, penalty, stats[:half], stats[half:], [])
+
+    def sum_over_ranks(self, numbers: Sequence[float]) -> list[float]:
+        """Each number summed over all ranks, which all must ask for."""
+        if self.fabric.world_size == 1:
+            return [float(number) for number in numbers]
+        mine = torch.tensor(numbers, dtype=torch.float64, device=self.fabric.device)
+        return torch.as_tensor(self.fabric.all_reduce(mine, reduce_op="sum")).tolist()
+
+    # --- backward -----------------------------------------------------------------------------------------------------
+
+    def _backward(self, result: StepResult, loss: Tensor) -> None:
+        """Gradients, reduced over ranks, and the optimiser's step; else what is wrong with them, the same on every rank."""
+        self.optimiser.zero_grad(set_to_none=True)
+        try:
+            self.fabric.backward(loss)
+        except SolverError as error:  # of the adjoint's own solve; among ranks the others wait in this backward and must hear of it
+            if self.fabric.world_size > 1:
+                raise
+            result.failure = f"backward: {error}"
+            return
+        norm, limit = gradient_norm(self.net), self.recipe.optimiser.clip_norm
+        if not isfinite(norm):
+            result.failure = f"the gradient is not finite (norm {norm})"
+            return
+        if limit:
+            torch.nn.utils.clip_grads_with_norm_(self.net.parameters(), limit, torch.tensor(norm))
+        self.optimiser.step()
+        result.gradient_norm = norm
+        backward = self.sum_over_ranks(costs(self.net.stats, "nfe_backward"))
+        result.nfe_backward = [value / self.fabric.world_size for value in backward]
+
+
+def trained_ode_blocks(net: nn.Module) -> list[ODEBlock]:
+    """The ODE blocks that train."""
+    blocks = [module for module in net.modules() if isinstance(module, ODEBlock)]
+    return [block for block in blocks if any(parameter.requires_grad for parameter in block.parameters())]
+
+
+@contextmanager
+def scaled_tolerances(net: nn.Module, factor: float) -> Iterator[None]:
+    """Inside, every adaptive solve has its tolerances times `factor`."""
+    blocks = [] if factor == 1.0 else [block for block in trained_ode_blocks(net) if block.solver.steps is None]
+    before = [block.solver for block in blocks]
+    try:
+        for block in blocks:
+            block.solver = block.solver.replace(rtol=block.solver.rtol * factor, atol=block.solver.atol * factor)
+        yield
+    finally:
+        for block, solver in zip(blocks, before, strict=True):
+            block.solver = solver
+
+
+def laid_out(images: Tensor, channels_last: bool) -> Tensor:
+    """Images in the memory format of the recipe."""
+    return images.contiguous(memory_format=torch.channels_last) if channels_last else images
