@@ -12,8 +12,8 @@ from safetensors.torch import load_file, save_file
 from continua import ConfigError, create_model, from_pretrained
 from continua.models import complete_options, model_entry, option_names, upgrade_options
 from continua.models.reconstruction import Reconstructor
-from continua.train import Recipe, identity, resolve
 from continua.runs.loading import parse_recipe, read_yaml
+from continua.train import Recipe, identity, resolve
 
 RESULTS = Path(__file__).parents[2] / "results"
 KEPT = sorted(path.parent for path in RESULTS.glob("**/config.yaml"))
