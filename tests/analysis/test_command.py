@@ -79,14 +79,14 @@ def test_help_shows_the_options_of_that_analysis(capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["scale", "{run}"], "there is no analysis 'scale'; did you mean scales?"),
+        (["scale", "{run}"], "unknown analysis 'scale'; did you mean scales?"),
         (["scales", "{run}", "--bin", "3"], "scales has no option --bin; did you mean --bins?"),
         (["scales", "{run}", "--bins", "many"], "bins"),
         (["scales"], "scales is asked of a run"),
         (["scales", "nowhere"], "nowhere is not a run"),
         (["scales", "{run}", "--device", "gpu"], "expected auto, cpu or cuda"),
         (["contrast", "{run}", "--split", "val"], "no split 'val'"),
-        (["contrast", "{run}", "--modes", "[louder]"], "no mode 'louder'"),
+        (["contrast", "{run}", "--modes", "[louder]"], "unknown mode 'louder'"),
     ],
 )
 def test_a_mistake_is_one_line(words: list[str], said: str, runs: list[Path], capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 import continua
 from continua.analysis import contrast
 from continua.analysis.accuracy import black, measured
-from continua.analysis.contrast import MODES, log_spaced, modes_of, present
+from continua.analysis.questions.contrast import MODES, log_spaced, modes_of, present
 from continua.data import Augmentation
 from continua.errors import ConfigError, SolverError
 from continua.report import Figure
@@ -106,7 +106,7 @@ def test_a_network_without_time_has_two_modes() -> None:
     assert [figure.name for figure in present(found).every(Figure)] == ["accuracy"]
     with pytest.raises(ConfigError, match="has none"):
         contrast(net, some_batches(), modes=["scaled"])
-    with pytest.raises(ConfigError, match="no mode 'louder'"):
+    with pytest.raises(ConfigError, match="unknown mode 'louder'"):
         contrast(net, some_batches(), modes=["louder"])
 
 

@@ -7,7 +7,7 @@ from safetensors.numpy import load_file
 
 from continua import ConfigError, create_model
 from continua.analysis import features as features_module_function
-from continua.analysis.features import Features, chosen_times, describe_features, features, present
+from continua.analysis.questions.features import Features, chosen_times, describe_features, features, present
 from continua.analysis.stream import StreamedArrays
 
 IMAGES = torch.rand(6, 3, 12, 12, generator=torch.Generator().manual_seed(1))
@@ -156,7 +156,7 @@ def test_the_default_grid_is_the_paper_s():
     net = net_of("ode_only_net")
     assert features(net, IMAGES[:1]).points == pytest.approx(np.arange(0, 1.001, 0.05).tolist())
     assert features_module_function is features
-    from continua.analysis.features import Options
+    from continua.analysis.questions.features import Options
 
     assert chosen_times(net, Options(times=3)) == [0.0, 0.5, 1.0]
     assert chosen_times(net_of("residual_net"), Options()) is None

@@ -7,8 +7,10 @@ from torch import Tensor
 
 import continua
 from continua.analysis import pattern_completion
-from continua.analysis.pattern_completion import completion, default_sizes, masked, present
+from continua.analysis.questions.pattern_completion import completion, default_sizes, masked, present
+from continua.blocks import ODEBlock
 from continua.errors import ConfigError
+from continua.models import Network
 from continua.report import Figure, Maps
 
 TINY = dict(channels=(3, 4), in_channels=1, num_classes=3, stem_padding=1)
@@ -51,14 +53,12 @@ def test_sizes_follow_the_image() -> None:
     assert default_sizes(8) == [0, 2, 4]
 
 
-class Decay(torch.nn.Module):
+class Decay(Network):
     """Stands for a network: one block whose state is h(t) = x e^(−t) + 1."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.block = torch.nn.Identity()
-        self.block.t0, self.block.t1, self.block.trajectory = 0.0, 2.0, None  # pyright: ignore
-        self.blocks, self.stats = torch.nn.ModuleList([self.block]), [None]
+        self.blocks = torch.nn.ModuleList([ODEBlock(torch.nn.Identity(), t1=2.0)])
 
     def forward_intermediates(self, images: Tensor, block: int = 0, times: Tensor | None = None) -> Tensor:
         assert times is not None

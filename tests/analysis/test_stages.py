@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 import continua
-from continua.analysis import stages
-from continua.analysis.known import find_question
-from continua.analysis.stages import present
+from continua.analysis import find_question, stages
+from continua.analysis.questions.stages import present
 from continua.blocks import write_method
 from continua.errors import ConfigError
 from continua.models.rk_familiar import familiar_method

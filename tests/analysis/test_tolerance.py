@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from continua import ConfigError, create_model
-from continua.analysis.tolerance import present, tolerance
+from continua.analysis.questions.tolerance import present, tolerance
 
 IMAGES = torch.rand(12, 3, 8, 8, generator=torch.Generator().manual_seed(2))
 

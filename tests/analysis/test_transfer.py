@@ -9,8 +9,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from continua import ConfigError, create_model
-from continua.analysis.features import Features, features
-from continua.analysis.transfer import CS, present, transfer
+from continua.analysis.questions.features import Features, features
+from continua.analysis.questions.transfer import CS, present, transfer
 
 
 def given(points: int = 2, classes: int = 4, per_class: int = 15, width: int = 8, seed: int = 0) -> Features:

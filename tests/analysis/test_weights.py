@@ -9,7 +9,7 @@ from PIL import Image
 
 from continua import ConfigError, create_model
 from continua.analysis import weights
-from continua.analysis.weights import centre_of_mass, present, synthetic, write_gif
+from continua.analysis.questions.weights import centre_of_mass, present, synthetic, write_gif
 from continua.report import Figure, Maps
 
 

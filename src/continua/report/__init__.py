@@ -5,7 +5,7 @@ from continua.report.contact_sheet import contact_sheet
 from continua.report.draw import draw_figure
 from continua.report.files import draw_page, markdown, page_from, page_json, write_csv, write_page, write_text
 from continua.report.html import write_html
-from continua.report.page import Axis, Cell, Column, Figure, Link, Maps, Page, Part, PlusMinus, Series, Table, cell_text
+from continua.report.page import Axis, Cell, Column, Figure, Link, Look, Maps, Page, Part, PlusMinus, Series, Table, cell_text
 from continua.report.palette import PALETTE, colour
 from continua.report.plain import from_plain, to_plain
 from continua.report.plot import plotly_figure
@@ -22,6 +22,7 @@ __all__ = [
     "Entry",
     "Figure",
     "Link",
+    "Look",
     "Maps",
     "Page",
     "Part",

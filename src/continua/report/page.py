@@ -3,11 +3,14 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 
 from continua.errors import ConfigError
+
+Style = Literal["line", "points", "both", "bars", "steps"]
+Spread = Literal["bars", "band"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,16 @@ class Axis:
         return f"{self.label} ({self.unit})" if self.unit else self.label
 
 
+class Look(TypedDict, total=False):
+    """How a series is drawn: those fields of `Series` that are not its numbers."""
+
+    style: Style
+    spread: Spread
+    dashed: bool
+    colour: int | None
+    dash: int | None
+
+
 @dataclass(frozen=True)
 class Series:
     """One curve, cloud or set of bars: y against x, ± `error` where there is a spread. NaN leaves a gap.
@@ -43,8 +56,8 @@ class Series:
     x: Sequence[float] | Sequence[str] | np.ndarray
     y: Sequence[float] | np.ndarray
     error: Sequence[float] | np.ndarray | None = None
-    style: Literal["line", "points", "both", "bars", "steps"] = "line"
-    spread: Literal["bars", "band"] = "bars"
+    style: Style = "line"
+    spread: Spread = "bars"
     dashed: bool = False
     colour: int | None = None
     dash: int | None = None
