@@ -20,8 +20,8 @@ SOURCE = ROOT / "src" / "continua"
 INVENTORY = Path(__file__).with_name("api.txt")
 INVENTORY_HEAD = "# Every public name. After a change on purpose, write this file again: .venv/bin/python tests/test_house.py\n"
 
-# Who may import whom, and from the room's `__init__` only: that is its whole surface. `errors` and `options` are open to all; `cli` and the
-# package's own `__init__` may import every room.
+# Who may import whom, and from the room's `__init__` only: that is its whole surface. `errors`, `files` and `options` are open to
+# all; `cli` and the package's own `__init__` may import every room.
 BELOW = {
     "machine": set(),
     "ode": set(),
@@ -40,10 +40,11 @@ BELOW = {
     "demo": {"train", "analysis", "models", "data", "report"},
     "recipes": set(),
     "errors": set(),
+    "files": set(),
     "options": set(),
     "__main__": {"cli"},
 }
-OPEN_TO_ALL = {"errors", "options"}
+OPEN_TO_ALL = {"errors", "files", "options"}
 MAY_IMPORT_ALL = {"__init__", "cli"}
 
 

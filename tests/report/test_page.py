@@ -13,25 +13,26 @@ import pytest
 
 from continua.errors import ConfigError
 from continua.report import (
+    PALETTE,
     Axis,
     Column,
     Figure,
+    Link,
     Maps,
     Page,
     PlusMinus,
     Series,
     Table,
+    colour,
     draw_figure,
     markdown,
+    overlaid,
     page_from,
     page_json,
+    plotly_figure,
     write_html,
     write_page,
 )
-from continua.report.compare import overlaid
-from continua.report.page import Link
-from continua.report.palette import PALETTE, colour
-from continua.report.plot import plotly_figure
 
 X = np.geomspace(1e-3, 5, 7)
 CURVES = Figure(

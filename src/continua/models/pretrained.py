@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from continua.errors import ConfigError, ContinuaError
-from continua.models.files import write_synced
+from continua.files import write_synced
 from continua.models.network import Network
 from continua.models.registry import create_model
 
