@@ -184,6 +184,14 @@ def test_a_room_says_what_is_public(module: str) -> None:
     assert all(hasattr(importlib.import_module(module), name) for name in names)
 
 
+@pytest.mark.parametrize("room", ["analysis", "report", "studies"])
+def test_no_function_shadows_its_module(room: str) -> None:
+    """`continua.analysis.steps` is the function, so no module may be called that."""
+    surface = importlib.import_module(f"continua.{room}")
+    modules = {path.stem for path in (SOURCE / room).iterdir()}
+    assert [name for name in surface.__all__ if name in modules] == []
+
+
 def test_public_names_are_the_inventory() -> None:
     head, *written = INVENTORY.read_text("utf-8").splitlines()
     names = public_names()

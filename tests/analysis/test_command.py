@@ -31,8 +31,8 @@ def test_an_analysis_says_what_it_found_and_the_second_time_it_is_known(runs: li
     stored = json.loads((folder / "numbers.json").read_text("utf-8"))
     assert stored["options"]["bins"] == 12
     sigma = [line["sigma"] for line in Run(runs[0]).lines() if line["event"] == "epoch"][-1]
-    found = {layer["name"]: layer["sigma"][0] for layer in stored["result"]["layers"]}
-    assert found == pytest.approx(sigma, abs=1e-6)
+    scales = {layer["name"]: layer["sigma"][0] for layer in stored["result"]["layers"]}
+    assert scales == pytest.approx(sigma, abs=1e-6)
     assert (folder / "sigma_by_depth.png").is_file()
     assert main(["analyse", "scales", str(runs[0]), "--bins", "12", "--svg"]) == 0
     assert "known already" in capsys.readouterr().out

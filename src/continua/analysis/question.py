@@ -49,19 +49,19 @@ class Question:
     @property
     def result(self) -> type:
         """The dataclass of the answer."""
-        found = get_type_hints(self.ask).get("return")
-        if not isinstance(found, type):
+        annotated = get_type_hints(self.ask).get("return")
+        if not isinstance(annotated, type):
             raise ConfigError(f"analysis {self.name}: annotate what `ask` returns with the dataclass of its result")
-        return found
+        return annotated
 
     def option_fields(self) -> list[tuple[str, Any, Any, str]]:
         """Name, type, default and help of each option."""
         hints = get_type_hints(self.Options)
-        found = []
+        options = []
         for item in fields(self.Options):
             default = item.default_factory() if item.default_factory is not MISSING else item.default
-            found.append((item.name, hints[item.name], default, item.metadata.get("help", "")))
-        return found
+            options.append((item.name, hints[item.name], default, item.metadata.get("help", "")))
+        return options
 
 
 _REGISTERED: dict[str, Question] = {}

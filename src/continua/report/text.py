@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from continua.errors import ConfigError
+from continua.errors import unknown_name
 from continua.files import write_text, written_whole
 from continua.report.draw import FORMATS, draw_figure
 from continua.report.page import Cell, Figure, Link, Maps, Page, PlusMinus, Table, cell_text
@@ -29,7 +29,7 @@ def draw_page(page: Page, folder: Path, formats: Sequence[str], *, anew: bool = 
     """The pictures of a page that are not in the folder yet; with `anew`, all of them: where numbers may have changed."""
     wrong = [kind for kind in formats if kind not in FORMATS]
     if wrong:
-        raise ConfigError(f"pictures cannot be written as {wrong[0]!r}; expected some of {', '.join(FORMATS)}")
+        raise unknown_name("format of pictures", wrong[0], FORMATS)
     parts = [*page.every(Figure), *page.every(Maps)]
     wanted = [(part, folder / f"{part.name}.{kind}") for part in parts for kind in formats]
     missing = [(part, path) for part, path in wanted if anew or not path.exists()]
