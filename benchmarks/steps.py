@@ -14,7 +14,7 @@ from torchdiffeq import odeint
 
 import continua as ct
 from _common import machine, medians, options, show
-from continua.analysis.steps import BATCH, steps
+from continua.analysis.questions.steps import BATCH, steps
 
 TOLERANCE = dict(rtol=1e-3, atol=1e-3)
 

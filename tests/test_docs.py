@@ -18,7 +18,8 @@ import pytest
 import yaml
 
 from continua import cli
-from continua.studies import find_study
+from continua.analysis import question
+from continua.studies import STUDIES, find_study
 from continua.train import RunOptions, load_recipe, train
 
 ROOT = Path(__file__).parents[1]
@@ -76,6 +77,17 @@ def finished_runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], P
         return folder / name
 
     return run
+
+
+@pytest.fixture(autouse=True)
+def only_known_here() -> Iterator[None]:
+    """What a page registers is gone when the page is."""
+    registries = (STUDIES, question._REGISTERED)
+    before = [dict(registry) for registry in registries]
+    yield
+    for registry, known in zip(registries, before, strict=True):
+        registry.clear()
+        registry.update(known)
 
 
 @pytest.mark.parametrize("page", shown(PAGES))

@@ -20,8 +20,8 @@ SOURCE = ROOT / "src" / "continua"
 INVENTORY = Path(__file__).with_name("api.txt")
 INVENTORY_HEAD = "# Every public name. After a change on purpose, write this file again: .venv/bin/python tests/test_house.py\n"
 
-# Who may import whom, and from the room's `__init__` only: that is its whole surface. `errors` and `options` are open to all; `cli` and the
-# package's own `__init__` may import every room.
+# Who may import whom, and from the room's `__init__` only: that is its whole surface. `errors`, `files` and `options` are open to
+# all; `cli` and the package's own `__init__` may import every room.
 BELOW = {
     "machine": set(),
     "ode": set(),
@@ -42,10 +42,11 @@ BELOW = {
     "demo": {"train", "analysis", "runs", "report", "models", "data"},
     "recipes": set(),
     "errors": set(),
+    "files": set(),
     "options": set(),
     "__main__": {"cli"},
 }
-OPEN_TO_ALL = {"errors", "options"}
+OPEN_TO_ALL = {"errors", "files", "options"}
 MAY_IMPORT_ALL = {"__init__", "cli"}
 
 
@@ -186,6 +187,14 @@ def test_a_room_says_what_is_public(module: str) -> None:
     names = importlib.import_module(module).__all__
     assert list(names) == list(dict.fromkeys(names)), "a name is there twice"
     assert all(hasattr(importlib.import_module(module), name) for name in names)
+
+
+@pytest.mark.parametrize("room", ["analysis", "report", "studies"])
+def test_no_function_shadows_its_module(room: str) -> None:
+    """`continua.analysis.steps` is the function, so no module may be called that."""
+    surface = importlib.import_module(f"continua.{room}")
+    modules = {path.stem for path in (SOURCE / room).iterdir()}
+    assert [name for name in surface.__all__ if name in modules] == []
 
 
 def test_public_names_are_the_inventory() -> None:

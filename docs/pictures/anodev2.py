@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 import torch
 from torch import Tensor, nn
 
-from continua.analysis.weights import synthetic
+from continua.analysis import synthetic
 from continua.blocks import ODEBlock, optimality_gradients
 from continua.filters import RDA, Evolved, FilterConv2d, Grid, Pixel
 from continua.filters.history import remembering

@@ -31,8 +31,8 @@ def test_an_analysis_says_what_it_found_and_the_second_time_it_is_known(runs: li
     stored = json.loads((folder / "numbers.json").read_text("utf-8"))
     assert stored["options"]["bins"] == 12
     sigma = [line["sigma"] for line in Run(runs[0]).lines() if line["event"] == "epoch"][-1]
-    found = {layer["name"]: layer["sigma"][0] for layer in stored["result"]["layers"]}
-    assert found == pytest.approx(sigma, abs=1e-6)
+    scales = {layer["name"]: layer["sigma"][0] for layer in stored["result"]["layers"]}
+    assert scales == pytest.approx(sigma, abs=1e-6)
     assert (folder / "sigma_by_depth.png").is_file()
     assert main(["analyse", "scales", str(runs[0]), "--bins", "12", "--svg"]) == 0
     assert "known already" in capsys.readouterr().out
@@ -79,14 +79,14 @@ def test_help_shows_the_options_of_that_analysis(capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["scale", "{run}"], "there is no analysis 'scale'; did you mean scales?"),
+        (["scale", "{run}"], "unknown analysis 'scale'; did you mean scales?"),
         (["scales", "{run}", "--bin", "3"], "scales has no option --bin; did you mean --bins?"),
         (["scales", "{run}", "--bins", "many"], "bins"),
         (["scales"], "scales is asked of a run"),
         (["scales", "nowhere"], "nowhere is not a run"),
         (["scales", "{run}", "--device", "gpu"], "expected auto, cpu or cuda"),
         (["contrast", "{run}", "--split", "val"], "no split 'val'"),
-        (["contrast", "{run}", "--modes", "[louder]"], "no mode 'louder'"),
+        (["contrast", "{run}", "--modes", "[louder]"], "unknown mode 'louder'"),
     ],
 )
 def test_a_mistake_is_one_line(words: list[str], said: str, runs: list[Path], capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 import continua
 from continua.analysis import contrast
 from continua.analysis.accuracy import black, measured
-from continua.analysis.contrast import MODES, log_spaced, modes_of, present
+from continua.analysis.questions.contrast import MODES, log_spaced, modes_of, present
 from continua.data import Augmentation
 from continua.errors import ConfigError, SolverError
 from continua.report import Figure
@@ -75,12 +75,12 @@ def test_contrast_of_normalised_images_is_that_of_their_pixels() -> None:
 
 def test_at_contrast_one_all_modes_are_the_plain_network() -> None:
     net, batches = small_net(), some_batches()
-    found = contrast(net, batches, contrasts=[1.0], per_sample=False)
-    assert [curve.mode for curve in found.curves] == list(MODES)
-    for curve in found.curves:
-        assert curve.accuracy == [found.plain.accuracy]
-        assert curve.nfe == [found.plain.nfe]
-    assert found.images == 8
+    result = contrast(net, batches, contrasts=[1.0], per_sample=False)
+    assert [curve.mode for curve in result.curves] == list(MODES)
+    for curve in result.curves:
+        assert curve.accuracy == [result.plain.accuracy]
+        assert curve.nfe == [result.plain.nfe]
+    assert result.images == 8
 
 
 def test_an_end_time_per_image_gives_the_states_of_one_for_the_batch() -> None:
@@ -89,8 +89,8 @@ def test_an_end_time_per_image_gives_the_states_of_one_for_the_batch() -> None:
     together, apart = net(images, t1={0: end}), net(images, t1={0: torch.full((4,), end, dtype=torch.float64)})
     torch.testing.assert_close(together, apart, rtol=1e-5, atol=1e-6)
     batches = some_batches()
-    one, each = (contrast(net, batches, contrasts=[end], modes=["scaled"], per_sample=p).curves[0] for p in (False, True))
-    assert one.accuracy == each.accuracy
+    shared, each = (contrast(net, batches, contrasts=[end], modes=["scaled"], per_sample=p).curves[0] for p in (False, True))
+    assert shared.accuracy == each.accuracy
 
 
 def test_less_time_costs_fewer_evaluations() -> None:
@@ -102,12 +102,12 @@ def test_less_time_costs_fewer_evaluations() -> None:
 def test_a_network_without_time_has_two_modes() -> None:
     net = small_net("resnet_blocks")
     assert modes_of(net) == ["naive", "inputs"]
-    found = contrast(net, some_batches(), contrasts=[0.5, 2.0])
-    assert found.plain.nfe == [0.0, 0.0]
-    assert [figure.name for figure in present(found).every(Figure)] == ["accuracy"]
+    result = contrast(net, some_batches(), contrasts=[0.5, 2.0])
+    assert result.plain.nfe == [0.0, 0.0]
+    assert [figure.name for figure in present(result).every(Figure)] == ["accuracy"]
     with pytest.raises(ConfigError, match="has none"):
         contrast(net, some_batches(), modes=["scaled"])
-    with pytest.raises(ConfigError, match="no mode 'louder'"):
+    with pytest.raises(ConfigError, match="unknown mode 'louder'"):
         contrast(net, some_batches(), modes=["louder"])
 
 
@@ -121,8 +121,8 @@ def test_a_batch_that_cannot_be_solved_counts_as_wrong() -> None:
 
     batches = [(torch.rand(n, 1, 8, 8), torch.ones(n, dtype=torch.long)) for n in (2, 6)]
     net(batches[0][0])
-    found = measured(net, batches, forward=forward)
-    assert (found.images, found.failed, found.accuracy) == (8, 2, 0.75)
+    result = measured(net, batches, forward=forward)
+    assert (result.images, result.failed, result.accuracy) == (8, 2, 0.75)
     with pytest.raises(ConfigError, match="no images"):
         measured(net, [])
 

@@ -65,11 +65,11 @@ def test_a_command_writes_numbers_a_picture_and_a_text_once(name, words, files, 
 def test_the_features_file_of_a_command_can_be_read(runs):
     assert main(["analyse", "features", str(runs["residual_net"]), "--limit", "20", "--quiet"]) == 0
     result = json.loads((answer_of(runs["residual_net"], "features") / "numbers.json").read_text("utf-8"))["result"]
-    found = Features.read(result["file"])
-    assert found.values.shape == (3, 20, 8)
-    assert found.names == ["input", "block 1", "block 2"]
-    assert np.isfinite(found.values).all()
-    assert set(found.labels) <= set(range(10))
+    taken = Features.read(result["file"])
+    assert taken.values.shape == (3, 20, 8)
+    assert taken.names == ["input", "block 1", "block 2"]
+    assert np.isfinite(taken.values).all()
+    assert set(taken.labels) <= set(range(10))
 
 
 def test_what_a_run_cannot_be_asked_is_said_in_one_line(runs, capsys):

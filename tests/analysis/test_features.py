@@ -7,7 +7,7 @@ from safetensors.numpy import load_file
 
 from continua import ConfigError, create_model
 from continua.analysis import features as features_module_function
-from continua.analysis.features import Features, chosen_times, describe_features, features, present
+from continua.analysis.questions.features import Features, chosen_times, describe_features, features, present
 from continua.analysis.stream import StreamedArrays
 
 IMAGES = torch.rand(6, 3, 12, 12, generator=torch.Generator().manual_seed(1))
@@ -27,11 +27,11 @@ def batches(size: int = 2):
 @torch.no_grad()
 def test_features_at_the_ends_are_those_of_the_forward_pass(name):
     net = net_of(name)
-    found = features(net, IMAGES, TIMES)
-    assert found.values.shape == (4, 6, 8)
-    np.testing.assert_array_equal(found.values[-1], net.head.pool(net.forward_features(IMAGES)).numpy())
-    torch.testing.assert_close(net.head.linear(torch.from_numpy(found.values[-1])), net(IMAGES))
-    np.testing.assert_allclose(found.values[0], net.head.pool(net.stem(IMAGES)).numpy(), atol=1e-6)
+    taken = features(net, IMAGES, TIMES)
+    assert taken.values.shape == (4, 6, 8)
+    np.testing.assert_array_equal(taken.values[-1], net.head.pool(net.forward_features(IMAGES)).numpy())
+    torch.testing.assert_close(net.head.linear(torch.from_numpy(taken.values[-1])), net(IMAGES))
+    np.testing.assert_allclose(taken.values[0], net.head.pool(net.stem(IMAGES)).numpy(), atol=1e-6)
     plain = features(net, IMAGES, TIMES, pool="plain")
     np.testing.assert_allclose(plain.values[-1], net.forward_features(IMAGES).mean((2, 3)).numpy(), atol=1e-6)
 
@@ -43,24 +43,24 @@ def test_all_times_come_from_one_solve_and_agree_with_solves_that_end_there():
     block = net.blocks[0]
     solve = block.solve
     block.solve = lambda *args, **options: (calls.append(1), solve(*args, **options))[1]
-    found = features(net, IMAGES.double(), TIMES, pool="plain")
+    taken = features(net, IMAGES.double(), TIMES, pool="plain")
     assert len(calls) == 1
     block.solve = solve
-    for t, values in zip(TIMES[1:], found.values[1:], strict=True):
+    for t, values in zip(TIMES[1:], taken.values[1:], strict=True):
         np.testing.assert_allclose(values, net.forward_features(IMAGES.double(), t1={0: t}).mean((2, 3)).numpy(), atol=1e-5)
 
 
 @torch.no_grad()
 def test_a_residual_network_has_its_input_and_the_output_of_every_block():
     net = net_of("residual_net", num_blocks=3)
-    found = features(net, IMAGES)
-    assert found.values.shape == (4, 6, 8)
-    assert found.points == [0.0, 1 / 3, 2 / 3, 1.0]
-    assert found.names == ["input", "block 1", "block 2", "block 3"]
+    taken = features(net, IMAGES)
+    assert taken.values.shape == (4, 6, 8)
+    assert taken.points == [0.0, 1 / 3, 2 / 3, 1.0]
+    assert taken.names == ["input", "block 1", "block 2", "block 3"]
     for index in range(3):
         before, after = net.states(IMAGES, index)
-        np.testing.assert_allclose(found.values[index], net.head.pool(before).numpy(), atol=1e-6)
-        np.testing.assert_allclose(found.values[index + 1], net.head.pool(after).numpy(), atol=1e-6)
+        np.testing.assert_allclose(taken.values[index], net.head.pool(before).numpy(), atol=1e-6)
+        np.testing.assert_allclose(taken.values[index + 1], net.head.pool(after).numpy(), atol=1e-6)
     assert not net.blocks[0]._forward_pre_hooks
 
 
@@ -68,11 +68,11 @@ def test_a_residual_network_has_its_input_and_the_output_of_every_block():
 def test_a_file_holds_what_memory_would(tmp_path, suffix):
     net, seen = net_of("ode_only_net"), []
     file = tmp_path / f"some{suffix}"
-    found = features(net, batches(), TIMES, file=file, advance=seen.append)
+    taken = features(net, batches(), TIMES, file=file, advance=seen.append)
     whole = features(net, batches(), TIMES)
-    np.testing.assert_array_equal(found.values, whole.values)
-    np.testing.assert_array_equal(found.labels, [0, 1] * 3)
-    assert (found.points, found.names, seen) == (TIMES, whole.names, [2, 2, 2])
+    np.testing.assert_array_equal(taken.values, whole.values)
+    np.testing.assert_array_equal(taken.labels, [0, 1] * 3)
+    assert (taken.points, taken.names, seen) == (TIMES, whole.names, [2, 2, 2])
     raw = load_file(file) if suffix == ".safetensors" else np.load(file)
     np.testing.assert_array_equal(raw["features"], whole.values)
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
@@ -90,9 +90,9 @@ def test_an_interrupted_file_is_gone_on_with(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         features(net, broken(), TIMES, file=file, count=6)
     assert not file.exists()
-    found = features(net, batches(), TIMES, file=file, count=6)
+    taken = features(net, batches(), TIMES, file=file, count=6)
     assert len(made) == 2 + 2  # the second time only the first batch, which shows that the data are the same, and the last
-    np.testing.assert_array_equal(found.values, features(net, batches(), TIMES).values)
+    np.testing.assert_array_equal(taken.values, features(net, batches(), TIMES).values)
     with pytest.raises(KeyboardInterrupt):
         features(net, broken(), TIMES, file=file, count=6)
     made.clear()
@@ -146,17 +146,17 @@ def test_dimensions_and_separation_of_known_clouds():
     values[0, :, :3] = draw.normal(size=(4000, 3))  # a round cloud in three dimensions, no classes
     labels = np.arange(4000) % 2
     values[1, :, 0] = labels  # all variance between the classes, in one dimension
-    found = describe_features(Features([0.0, 1.0], ["t = 0", "t = 1"], values, labels))
-    np.testing.assert_allclose(found.dimensions, [3.0, 1.0], rtol=0.01)
-    np.testing.assert_allclose(found.separation, [0.0, 1.0], atol=0.01)
-    assert "4,000 images" in present(found).parts[0]
+    described = describe_features(Features([0.0, 1.0], ["t = 0", "t = 1"], values, labels))
+    np.testing.assert_allclose(described.dimensions, [3.0, 1.0], rtol=0.01)
+    np.testing.assert_allclose(described.separation, [0.0, 1.0], atol=0.01)
+    assert "4,000 images" in present(described).parts[0]
 
 
 def test_the_default_grid_is_the_paper_s():
     net = net_of("ode_only_net")
     assert features(net, IMAGES[:1]).points == pytest.approx(np.arange(0, 1.001, 0.05).tolist())
     assert features_module_function is features
-    from continua.analysis.features import Options
+    from continua.analysis.questions.features import Options
 
     assert chosen_times(net, Options(times=3)) == [0.0, 0.5, 1.0]
     assert chosen_times(net_of("residual_net"), Options()) is None

@@ -7,9 +7,10 @@ from torch import Tensor
 
 import continua
 from continua.analysis import pattern_completion
-from continua.analysis.pattern_completion import completion, default_sizes, masked, present
+from continua.analysis.questions.pattern_completion import completion, default_sizes, masked, present
 from continua.blocks import ODEBlock
 from continua.errors import ConfigError
+from continua.models import Network
 from continua.report import Figure, Maps
 
 TINY = dict(channels=(3, 4), in_channels=1, num_classes=3, stem_padding=1)
@@ -21,10 +22,10 @@ def some_batches(size: int = 8) -> list[tuple[Tensor, Tensor]]:
 
 
 def test_the_mask_of_the_authors_lies_on_rows_9_to_22() -> None:
-    found = masked(torch.ones(1, 3, 32, 32), 14)
-    dark = (found[0, 0] == 0).nonzero()
+    result = masked(torch.ones(1, 3, 32, 32), 14)
+    dark = (result[0, 0] == 0).nonzero()
     assert (dark.min().item(), dark.max().item(), len(dark)) == (9, 22, 14 * 14)
-    assert torch.equal(found[:, 0], found[:, 2])
+    assert torch.equal(result[:, 0], result[:, 2])
 
 
 @pytest.mark.parametrize(("height", "width", "size"), [(8, 8, 0), (9, 12, 4), (7, 7, 7)])
@@ -40,8 +41,8 @@ def test_a_mask_is_in_the_middle_of_any_image(height: int, width: int, size: int
 
 
 def test_a_mask_has_the_value_of_a_black_pixel_and_must_fit() -> None:
-    found = masked(torch.zeros(2, 3, 4, 4), 2, torch.tensor([1.0, 2.0, 3.0]).reshape(3, 1, 1))
-    assert found[1, :, 1, 1].tolist() == [1.0, 2.0, 3.0]
+    result = masked(torch.zeros(2, 3, 4, 4), 2, torch.tensor([1.0, 2.0, 3.0]).reshape(3, 1, 1))
+    assert result[1, :, 1, 1].tolist() == [1.0, 2.0, 3.0]
     with pytest.raises(ConfigError, match="does not fit"):
         masked(torch.zeros(1, 1, 4, 4), 5)
 
@@ -52,7 +53,7 @@ def test_sizes_follow_the_image() -> None:
     assert default_sizes(8) == [0, 2, 4]
 
 
-class Decay(continua.Network):
+class Decay(Network):
     """Stands for a network: one block whose state is h(t) = x e^(−t) + 1."""
 
     def __init__(self) -> None:
@@ -69,62 +70,62 @@ class Decay(continua.Network):
 
 def test_the_difference_is_that_of_the_closed_form() -> None:
     images = torch.full((2, 1, 4, 4), 3.0)
-    found = completion(Decay(), [(images, torch.zeros(2))], mask=2, times=3)
-    assert found.times == pytest.approx([0.0, 1.0, 2.0])
-    apart = [4 * 3 * np.exp(-t) for t in found.times]  # four of sixteen pixels lose 3 e^(−t)
-    assert found.mean == pytest.approx([a / (16 * (3 * np.exp(-t) + 1)) for a, t in zip(apart, found.times, strict=True)], rel=1e-6)
-    assert found.fixed_mean == pytest.approx([a / 64 for a in apart], rel=1e-6)
-    assert found.std == pytest.approx([0.0] * 3, abs=1e-9)
-    assert (found.falls, found.images) == (1.0, 2)
+    result = completion(Decay(), [(images, torch.zeros(2))], mask=2, times=3)
+    assert result.times == pytest.approx([0.0, 1.0, 2.0])
+    apart = [4 * 3 * np.exp(-t) for t in result.times]  # four of sixteen pixels lose 3 e^(−t)
+    assert result.mean == pytest.approx([a / (16 * (3 * np.exp(-t) + 1)) for a, t in zip(apart, result.times, strict=True)], rel=1e-6)
+    assert result.fixed_mean == pytest.approx([a / 64 for a in apart], rel=1e-6)
+    assert result.std == pytest.approx([0.0] * 3, abs=1e-9)
+    assert (result.falls, result.images) == (1.0, 2)
 
 
 def test_the_difference_where_the_mask_is_counts_nothing_else() -> None:
     images = torch.arange(32.0).reshape(2, 1, 4, 4) + 1
-    found = completion(Decay(), [(images, torch.zeros(2))], mask=2, times=3)
+    result = completion(Decay(), [(images, torch.zeros(2))], mask=2, times=3)
     each = images[:, :, 1:3, 1:3].flatten(1).mean(1).numpy() / images.flatten(1).std(1, correction=0).numpy()  # e^(−t) cancels
-    assert found.inside_mean == pytest.approx([each.mean()] * 3, rel=1e-5)
-    assert found.inside_std == pytest.approx([each.std()] * 3, rel=1e-5)
+    assert result.inside_mean == pytest.approx([each.mean()] * 3, rel=1e-5)
+    assert result.inside_std == pytest.approx([each.std()] * 3, rel=1e-5)
 
 
 def test_the_spread_is_over_images_and_the_count_is_kept() -> None:
     images = torch.stack([torch.full((1, 4, 4), value) for value in (1.0, 2.0, 5.0, 100.0)])
     batches = [(images[:2], torch.zeros(2)), (images[2:], torch.zeros(2))]
-    found = completion(Decay(), batches, mask=2, times=2, images=3)
+    result = completion(Decay(), batches, mask=2, times=2, images=3)
     each = np.array([4 * v / (16 * (v + 1)) for v in (1.0, 2.0, 5.0)])
-    assert found.images == 3
-    assert (found.mean[0], found.std[0]) == pytest.approx((each.mean(), each.std()), rel=1e-6)
+    assert result.images == 3
+    assert (result.mean[0], result.std[0]) == pytest.approx((each.mean(), each.std()), rel=1e-6)
 
 
 def test_no_mask_makes_no_difference_in_a_real_network() -> None:
     net = continua.create_model("odenet", solver=RK4, **TINY).eval()
-    found = completion(net, some_batches(), mask=0, times=3)
-    assert found.mean == [0.0] * 3
+    result = completion(net, some_batches(), mask=0, times=3)
+    assert result.mean == [0.0] * 3
     assert completion(net, some_batches(), mask=4, times=3).mean[0] > 0
 
 
 def test_a_continuous_network_from_accuracy_to_maps() -> None:
     net, batches = continua.create_model("odenet", solver=RK4, **TINY).eval(), some_batches()
-    found = pattern_completion(net, batches, mask=2, times=3, example=4)
+    result = pattern_completion(net, batches, mask=2, times=3, example=4)
     with torch.no_grad():
         right = sum(int((net(images).argmax(1) == labels).sum()) for images, labels in batches)
-    assert found.accuracies[0] == right / 6
-    assert found.sizes == [0, 2, 4]
-    assert found.example.maps.shape == (3, 6, 8, 8)
+    assert result.accuracies[0] == right / 6
+    assert result.sizes == [0, 2, 4]
+    assert result.example.maps.shape == (3, 6, 8, 8)
     with torch.no_grad():
-        state = net.states(batches[1][0][1:2], block=0, times=[0.0])[0, 0, found.example.channel]
-    np.testing.assert_allclose(found.example.maps[0, 0], state.double().numpy(), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(found.example.maps[2], np.abs(found.example.maps[0] - found.example.maps[1]), atol=1e-6)
-    page = present(found)
+        state = net.states(batches[1][0][1:2], block=0, times=[0.0])[0, 0, result.example.channel]
+    np.testing.assert_allclose(result.example.maps[0, 0], state.double().numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(result.example.maps[2], np.abs(result.example.maps[0] - result.example.maps[1]), atol=1e-6)
+    page = present(result)
     assert [figure.name for figure in page.every(Figure)] == ["accuracy", "difference", "inside"]
     assert page.every(Maps)[0].columns[-1] == "t = 1"
 
 
 def test_a_residual_network_has_the_state_before_and_after() -> None:
     net = continua.create_model("resnet_blocks", **TINY).eval()
-    found = pattern_completion(net, some_batches(), sizes=[0], mask=2, block=1)
-    assert found.difference.times == [0.0, 1.0]
-    assert found.example.maps.shape == (3, 2, 4, 4)
-    assert not found.continuous
-    assert present(found).every(Maps)[0].columns == ("state 0", "state 1")
+    result = pattern_completion(net, some_batches(), sizes=[0], mask=2, block=1)
+    assert result.difference.times == [0.0, 1.0]
+    assert result.example.maps.shape == (3, 2, 4, 4)
+    assert not result.continuous
+    assert present(result).every(Maps)[0].columns == ("state 0", "state 1")
     with pytest.raises(ConfigError, match="channels 0 … 3"):
         pattern_completion(net, some_batches(), sizes=[0], mask=2, block=1, channel=9)

@@ -61,8 +61,8 @@ def ask(subject: Subject, options: Options) -> Found:
     return replace(FOUND, number=FOUND.number * options.factor)
 
 
-def present(found: Found) -> Page:
-    return Page("Found", [Figure("f", "F", Axis("x"), Axis("y"), [Series("s", [1, 2], [found.number, 2])])])
+def present(result: Found) -> Page:
+    return Page("Found", [Figure("f", "F", Axis("x"), Axis("y"), [Series("s", [1, 2], [result.number, 2])])])
 
 
 QUESTION = Question("test_found", "a test", Options, ask, present)
@@ -102,13 +102,13 @@ def test_an_answer_is_asked_once_and_read_back_equal(tmp_path: Path) -> None:
 
 def test_force_asks_again_and_pictures_are_drawn_when_first_wanted(tmp_path: Path) -> None:
     answer(QUESTION, [subject(tmp_path)], pictures=())
-    found = answer(QUESTION, [subject(tmp_path)], pictures=("svg",))
-    assert not found.fresh
-    assert (found.folder / "f.svg").is_file()
+    answered = answer(QUESTION, [subject(tmp_path)], pictures=("svg",))
+    assert not answered.fresh
+    assert (answered.folder / "f.svg").is_file()
     assert answer(QUESTION, [subject(tmp_path)], force=True, pictures=()).fresh
     assert ASKED == [1.0, 1.0]
-    assert not (found.folder / "f.svg").exists(), "what lies beside new numbers belongs to them"
-    assert [path.name for path in found.folder.parent.iterdir()] == [found.folder.name]
+    assert not (answered.folder / "f.svg").exists(), "what lies beside new numbers belongs to them"
+    assert [path.name for path in answered.folder.parent.iterdir()] == [answered.folder.name]
 
 
 @pytest.mark.parametrize(
@@ -163,13 +163,13 @@ def test_an_interrupted_analysis_goes_on_from_its_pieces(tmp_path: Path) -> None
     question = replace(QUESTION, ask=ask_in_pieces)
     with pytest.raises(RuntimeError, match="interrupted"):
         answer(question, [subject(tmp_path)], pictures=())
-    found = answer(question, [subject(tmp_path)], pictures=())
+    answered = answer(question, [subject(tmp_path)], pictures=())
     assert made == ["one", "two", "three"]
-    assert [path.name for path in found.folder.parent.iterdir()] == [found.folder.name], "pieces go when the answer is whole"
+    assert [path.name for path in answered.folder.parent.iterdir()] == [answered.folder.name], "pieces go when the answer is whole"
 
 
 def test_a_failed_analysis_leaves_no_answer(tmp_path: Path) -> None:
-    def failing(found: Found) -> Page:
+    def failing(result: Found) -> Page:
         raise RuntimeError("no page")
 
     with pytest.raises(RuntimeError):
@@ -179,7 +179,7 @@ def test_a_failed_analysis_leaves_no_answer(tmp_path: Path) -> None:
 
 def test_questions_say_how_many_runs_they_take(tmp_path: Path) -> None:
     def ask_many(subjects: list[Subject], options: Options) -> Found:
-        return replace(FOUND, words=[one.name for one in subjects])
+        return replace(FOUND, words=[each.name for each in subjects])
 
     many, any_number = replace(QUESTION, ask=ask_many, runs="many"), replace(QUESTION, ask=ask_many, runs="any")
     two = [subject(tmp_path, name="a"), subject(tmp_path, name="b")]
@@ -245,6 +245,6 @@ def test_a_stored_answer_with_fields_of_its_own_defaults(tmp_path: Path) -> None
         return Small()
 
     ask_small.__annotations__["return"] = Small
-    question = replace(QUESTION, ask=ask_small, present=lambda found: Page("p"))
+    question = replace(QUESTION, ask=ask_small, present=lambda result: Page("p"))
     folder = answer(question, [subject(tmp_path)], pictures=()).folder
     assert read_result(question, folder) == Small()

@@ -7,7 +7,8 @@ from scipy import stats
 
 import continua
 from continua.analysis import scales
-from continua.analysis.scales import distribution, present, rank_correlation, short_name
+from continua.analysis.questions.scales import distribution, present, short_name
+from continua.analysis.statistics import rank_correlation
 from continua.errors import ConfigError
 from continua.report import Figure, Table
 
@@ -20,27 +21,27 @@ def test_the_sigma_that_was_set_is_found_in_the_order_of_depth() -> None:
     filters = [module for module in net.modules() if hasattr(module, "s")]
     for module, sigma in zip(filters, wanted, strict=True):
         torch.nn.init.constant_(module.s, float(np.log2(sigma)))  # pyright: ignore[reportArgumentType]
-    found = scales(net)
-    assert found.typical.tolist() == pytest.approx(wanted, rel=1e-6)
-    assert [layer.name for layer in found.layers] == [f"blocks.{b}.field.conv{c}" for b in (0, 1) for c in (1, 2)]
-    assert [layer.block for layer in found.layers] == [0, 0, 1, 1]
-    assert found.correlation == pytest.approx(1.0)
-    assert found.distributions == []
+    result = scales(net)
+    assert result.typical.tolist() == pytest.approx(wanted, rel=1e-6)
+    assert [layer.name for layer in result.layers] == [f"blocks.{b}.field.conv{c}" for b in (0, 1) for c in (1, 2)]
+    assert [layer.block for layer in result.layers] == [0, 0, 1, 1]
+    assert result.correlation == pytest.approx(1.0)
+    assert result.distributions == []
 
 
 def test_layers_outside_blocks_count_too() -> None:
-    found = scales(continua.create_model("dcn_full", **TINY))
-    assert sorted({layer.block for layer in found.layers}, key=str) == [0, 1, None]
-    assert found.layers[0].name == "stem"
+    result = scales(continua.create_model("dcn_full", **TINY))
+    assert sorted({layer.block for layer in result.layers}, key=str) == [0, 1, None]
+    assert result.layers[0].name == "stem"
 
 
 def test_a_pair_of_channels_has_its_own_sigma_and_a_block_its_distribution() -> None:
     net = continua.create_model("dcn_sigma_ji", **TINY)
-    found = scales(net, least=2)
-    assert [one.where for one in found.distributions] == ["block 1", "block 2"]
-    assert [one.count for one in found.distributions] == [2 * 5 * 4, 2 * 6 * 5]
-    values = np.concatenate([layer.sigma.ravel() for layer in found.layers[:2]])
-    assert found.distributions[0].median == pytest.approx(float(np.median(values)))
+    result = scales(net, least=2)
+    assert [block.where for block in result.distributions] == ["block 1", "block 2"]
+    assert [block.count for block in result.distributions] == [2 * 5 * 4, 2 * 6 * 5]
+    values = np.concatenate([layer.sigma.ravel() for layer in result.layers[:2]])
+    assert result.distributions[0].median == pytest.approx(float(np.median(values)))
 
 
 def test_a_scheduled_sigma_is_read_along_its_block() -> None:
@@ -54,14 +55,14 @@ def test_a_scheduled_sigma_is_read_along_its_block() -> None:
 
 def test_the_statistics_of_a_distribution_agree_with_scipy() -> None:
     sigma = np.random.default_rng(0).gamma(3.0, 0.5, size=700)
-    found = distribution(sigma)
+    result = distribution(sigma)
     shape, _, scale = stats.lognorm.fit(sigma, floc=0)
-    assert (found.log_std, np.exp(found.log_mean)) == pytest.approx((shape, scale), rel=1e-6)
-    assert found.skewness == pytest.approx(float(stats.skew(sigma)))
-    assert found.log_skewness == pytest.approx(float(stats.skew(np.log(sigma))))
-    expected = stats.kstest(sigma, "lognorm", args=(found.log_std, 0, np.exp(found.log_mean))).statistic
-    assert found.distance == pytest.approx(float(expected), abs=1e-12)
-    assert (found.density * np.diff(found.edges)).sum() == pytest.approx(1.0)
+    assert (result.log_std, np.exp(result.log_mean)) == pytest.approx((shape, scale), rel=1e-6)
+    assert result.skewness == pytest.approx(float(stats.skew(sigma)))
+    assert result.log_skewness == pytest.approx(float(stats.skew(np.log(sigma))))
+    expected = stats.kstest(sigma, "lognorm", args=(result.log_std, 0, np.exp(result.log_mean))).statistic
+    assert result.distance == pytest.approx(float(expected), abs=1e-12)
+    assert (result.density * np.diff(result.edges)).sum() == pytest.approx(1.0)
 
 
 def test_a_log_normal_sample_is_nearer_to_its_fit_than_a_uniform_one() -> None:
@@ -94,6 +95,6 @@ def test_the_page_shows_depth_and_distributions() -> None:
 
 def test_layers_stand_in_the_order_in_which_an_image_meets_them() -> None:
     net = continua.create_model("dcn_full", channels=[4, 8, 8], norm_groups=4)
-    found = [layer.name.split(".field")[0].removesuffix(".conv") for layer in scales(net).layers]
+    result = [layer.name.split(".field")[0].removesuffix(".conv") for layer in scales(net).layers]
     way = ["stem", "blocks.0", "blocks.0", "transitions.0", "blocks.1", "blocks.1", "transitions.1", "blocks.2", "blocks.2"]
-    assert found == way
+    assert result == way

@@ -1,4 +1,4 @@
-"""Stages: what is measured is what the network does, and a method written into it is found again."""
+"""Stages: what is measured is what the network does, and a method written into it is result again."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 import continua
-from continua.analysis import stages
-from continua.analysis.known import find_question
-from continua.analysis.stages import present
+from continua.analysis import find_question, stages
+from continua.analysis.questions.stages import present
 from continua.blocks import embed_tableau
 from continua.errors import ConfigError
 from continua.models import familiar_method
@@ -28,17 +27,17 @@ def net(name: str = "erknet", **options: object) -> continua.Network:
 
 def test_norms_add_up_to_the_step_and_weights_to_one() -> None:
     model, batches = net(), some_batches()
-    found = stages(model, batches)
-    assert [(step.period, step.step, len(step.increments)) for step in found.steps] == [(0, 0, 3), (0, 1, 3), (1, 0, 2)]
-    assert found.images == 8
+    result = stages(model, batches)
+    assert [(step.period, step.step, len(step.increments)) for step in result.steps] == [(0, 0, 3), (0, 1, 3), (1, 0, 2)]
+    assert result.images == 8
     images = torch.cat([images for images, _ in batches])
     with torch.no_grad():
         y0, y1, _ = model.states(images, 0)
-    first = found.steps[0]
+    first = result.steps[0]
     assert first.state == pytest.approx(float(y0.square().mean((1, 2, 3)).sqrt().mean()), rel=1e-5)
     assert first.change == pytest.approx(float((y1 - y0).square().mean((1, 2, 3)).sqrt().mean()), rel=1e-5)
     assert first.step_size == pytest.approx(float(((y1 - y0).flatten(1).norm(dim=1) / y0.flatten(1).norm(dim=1)).mean()), rel=1e-5)
-    for step in found.steps:
+    for step in result.steps:
         assert sum(step.weights) == pytest.approx(1.0)
         assert 0 < step.agreement <= 1 + 1e-9
         assert step.change <= sum(step.increments) + 1e-9
@@ -58,7 +57,7 @@ def test_the_weights_of_a_slow_ode_are_those_of_the_tableau() -> None:
 
 def test_leaving_a_stage_out_is_a_weight_of_zero() -> None:
     model, batches = net(stages="2x1_2x1", multiscale=False), some_batches(3)
-    found = stages(model, batches)
+    result = stages(model, batches)
     right = 0
     with torch.no_grad():
         for images, labels in batches:
@@ -67,16 +66,16 @@ def test_leaving_a_stage_out_is_a_weight_of_zero() -> None:
             logits = model.head(model.blocks[1](model.transitions[0](y)))
             right += int((logits.argmax(1) == labels).sum())
             assert torch.allclose(model(images), model.forward_head(model.forward_features(images)))
-    assert found.steps[0].accuracy_without[0] == right / 12
+    assert result.steps[0].accuracy_without[0] == right / 12
     plain = sum(int((model(images).argmax(1) == labels).sum()) for images, labels in batches) / 12
-    assert found.accuracy == plain
+    assert result.accuracy == plain
 
 
 def test_an_implicit_network_shows_more_than_a_triangle() -> None:
-    found = stages(net("irknet", bottleneck=True, share_steps=True), some_batches(1))
-    assert all(step.implicit for step in found.steps)
-    assert found.steps[0].dependence[0, 2] > 0
-    page = present(found)
+    result = stages(net("irknet", bottleneck=True, share_steps=True), some_batches(1))
+    assert all(step.implicit for step in result.steps)
+    assert result.steps[0].dependence[0, 2] > 0
+    page = present(result)
     grids = [part for part in page.parts if isinstance(part, Maps)]
     assert [grid.values.shape for grid in grids] == [(1, 2, 2, 2), (2, 2, 3, 3)]
     assert [part.name for part in page.parts if isinstance(part, Figure)] == ["norms", "step_sizes", "dropped"]

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from continua import ConfigError, create_model
-from continua.analysis.steps import Steps, per_image, present, rank_correlation, steps
+from continua.analysis.questions.steps import Steps, per_image, present, steps
+from continua.analysis.statistics import rank_correlation
 
 DRAW = torch.Generator().manual_seed(5)
 
@@ -64,21 +65,21 @@ def one_at_a_time(net, images: torch.Tensor) -> tuple[np.ndarray, np.ndarray, np
 def test_every_image_takes_the_steps_it_would_take_alone(blocks, count):
     net = lively_net(num_blocks=blocks).double()
     images = varied_images(count).double()
-    found = steps(net, in_batches(images, 32))
+    result = steps(net, in_batches(images, 32))
     accepted, rejected, nfe = one_at_a_time(net, images)
-    np.testing.assert_array_equal(found.accepted, accepted)
-    np.testing.assert_array_equal(found.rejected, rejected)
-    np.testing.assert_array_equal(found.nfe, nfe)
-    assert found.tried.min() < found.tried.max(), "the images should differ for this test to say anything"
+    np.testing.assert_array_equal(result.accepted, accepted)
+    np.testing.assert_array_equal(result.rejected, rejected)
+    np.testing.assert_array_equal(result.nfe, nfe)
+    assert result.tried.min() < result.tried.max(), "the images should differ for this test to say anything"
     assert rejected.sum() > 0
-    np.testing.assert_array_equal(found.nfe, 2 + 6 * (found.accepted + found.rejected))  # dopri5, first step by Hairer's rule
+    np.testing.assert_array_equal(result.nfe, 2 + 6 * (result.accepted + result.rejected))  # dopri5, first step by Hairer's rule
 
 
 def test_in_float32_only_images_at_the_edge_of_acceptance_differ():
     net, images = lively_net(), varied_images(64)
-    found = steps(net, in_batches(images, 64))
+    result = steps(net, in_batches(images, 64))
     accepted, rejected, _ = one_at_a_time(net, images)
-    differ = ((found.accepted != accepted) | (found.rejected != rejected))[:, 0].nonzero()[0]
+    differ = ((result.accepted != accepted) | (result.rejected != rejected))[:, 0].nonzero()[0]
     logged = per_image(net, record_steps=True)
     logged(images)
     log = logged.blocks[0].stats.steps
@@ -92,31 +93,31 @@ def test_a_thousand_images_call_f_twenty_times_less_often():
     net = lively_net(solver=dict(rtol=1e-2, atol=1e-2))
     images = varied_images(1000, size=4)
     calls = field_calls(net)
-    found = steps(net, in_batches(images, 250))
-    assert len(calls) == found.field_calls
-    alone = int(found.nfe.sum())  # one image at a time, a call is one evaluation of one image
-    assert alone >= 20 * found.field_calls
+    result = steps(net, in_batches(images, 250))
+    assert len(calls) == result.field_calls
+    alone = int(result.nfe.sum())  # one image at a time, a call is one evaluation of one image
+    assert alone >= 20 * result.field_calls
 
 
 def test_arrivals_leave_the_batch():
     net = lively_net()
     calls = field_calls(net)
-    found = steps(net, in_batches(varied_images(32), 32))
-    assert sum(calls) == found.nfe.sum(), "an image costs only its own evaluations"
+    result = steps(net, in_batches(varied_images(32), 32))
+    assert sum(calls) == result.nfe.sum(), "an image costs only its own evaluations"
     assert min(calls) < 32
 
 
 @torch.no_grad()
 def test_predictions_margins_and_the_extremes():
     net, images = lively_net(), varied_images(12)
-    found = steps(net, in_batches(images, 5), shown=3)
+    result = steps(net, in_batches(images, 5), shown=3)
     best = per_image(net)(images).topk(2, 1)
-    np.testing.assert_array_equal(found.predictions, best.indices[:, 0])
-    np.testing.assert_allclose(found.margins, (best.values[:, 0] - best.values[:, 1]).numpy(), rtol=1e-3, atol=1e-4)
-    assert sorted(found.tried[found.most], reverse=True) == sorted(found.tried, reverse=True)[:3]
-    assert sorted(found.tried[found.least]) == sorted(found.tried)[:3]
+    np.testing.assert_array_equal(result.predictions, best.indices[:, 0])
+    np.testing.assert_allclose(result.margins, (best.values[:, 0] - best.values[:, 1]).numpy(), rtol=1e-3, atol=1e-4)
+    assert sorted(result.tried[result.most], reverse=True) == sorted(result.tried, reverse=True)[:3]
+    assert sorted(result.tried[result.least]) == sorted(result.tried)[:3]
     looser = steps(net, in_batches(images, 12), rtol=1e-1, atol=1e-1)
-    assert looser.tried.sum() < found.tried.sum()
+    assert looser.tried.sum() < result.tried.sum()
 
 
 def test_ranks_share_ties_and_correlate_as_spearman_says():
@@ -130,15 +131,15 @@ def test_ranks_share_ties_and_correlate_as_spearman_says():
 
 def test_the_page_states_mean_and_spread_and_shows_the_extremes():
     tried = np.array([3, 4, 4, 9])
-    found = Steps(
+    result = Steps(
         "dopri5, rtol 0.001, atol 0.001", tried[:, None], np.zeros((4, 1), int), 2 + 6 * tried[:, None], np.array([0, 1, 1, 0]),
         np.array([0, 1, 0, 1]), np.array([3.0, 2.0, 1.0, 0.5]), 56, 1.0, [3, 1], [0, 1], np.zeros((2, 2, 4, 4, 3)),
     )  # fmt: skip
-    page = present(found)
+    page = present(result)
     assert "5.00 ± 2.35 steps" in page.parts[0]
-    assert f"{found.nfe.sum() / 56:.0f} times less often" in page.parts[0]
+    assert f"{result.nfe.sum() / 56:.0f} times less often" in page.parts[0]
     assert page.parts[-1].rows == ("most: 9 4", "fewest: 3 4")
-    same = replace(found, accepted=np.full((4, 1), 3))
+    same = replace(result, accepted=np.full((4, 1), 3))
     assert "same number of steps" in present(same).parts[1]
     assert len(present(same).parts) == 4, "nothing is drawn against a number that does not change"
 

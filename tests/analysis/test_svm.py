@@ -36,10 +36,10 @@ def test_the_machine_is_that_of_scikit_learn(c, classes):
 def test_the_gradient_vanishes_where_the_walk_ends():
     x, y = clouds(5, 40, 20, noise=2.0)
     c = 10.0
-    found = fit_linear_machine(x, y, c, tol=1e-8)
+    machine = fit_linear_machine(x, y, c, tol=1e-8)
     design = np.c_[x, np.ones(len(x))]
-    w = np.r_[found.weights, found.bias[None]]
-    sign = np.where(y[:, None] == found.classes, 1.0, -1.0)
+    w = np.r_[machine.weights, machine.bias[None]]
+    sign = np.where(y[:, None] == machine.classes, 1.0, -1.0)
     slack = np.maximum(0, 1 - sign * (design @ w))
     gradient = w - 2 * c * design.T @ (slack * sign)
     at_zero = 2 * c * design.T @ sign

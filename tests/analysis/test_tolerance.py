@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from continua import ConfigError, create_model
-from continua.analysis.tolerance import present, tolerance
+from continua.analysis.questions.tolerance import present, tolerance
 
 IMAGES = torch.rand(12, 3, 8, 8, generator=torch.Generator().manual_seed(2))
 
@@ -27,10 +27,10 @@ def labelled(net) -> list:
 
 def test_every_position_is_the_network_with_that_solver():
     net = some_net()
-    found = tolerance(net, labelled(net), tolerances=(1e-1, 1e-5), fixed=("rk4:2", "euler:3"))
-    assert [s.name for s in found.settings] == ["dopri5, 1e-05", "dopri5, 0.1", "rk4, 2 steps", "euler, 3 steps"]
-    tight, loose, rk4, euler = found.settings
-    assert (tight.accuracy, tight.same, found.images) == (1.0, 1.0, 12)
+    result = tolerance(net, labelled(net), tolerances=(1e-1, 1e-5), fixed=("rk4:2", "euler:3"))
+    assert [s.name for s in result.settings] == ["dopri5, 1e-05", "dopri5, 0.1", "rk4, 2 steps", "euler, 3 steps"]
+    tight, loose, rk4, euler = result.settings
+    assert (tight.accuracy, tight.same, result.images) == (1.0, 1.0, 12)
     assert loose.nfe[0] < tight.nfe[0]
     assert (rk4.nfe, euler.nfe, rk4.steps, rk4.tolerance) == ([8.0], [3.0], 2, None)
     with torch.no_grad():
@@ -41,8 +41,8 @@ def test_every_position_is_the_network_with_that_solver():
 
 def test_the_page_recommends_the_cheapest_position_that_loses_nothing():
     net = some_net()
-    found = tolerance(net, labelled(net), tolerances=(1e-5, 1e-3), fixed=())
-    page = present(found)
+    result = tolerance(net, labelled(net), tolerances=(1e-5, 1e-3), fixed=())
+    page = present(result)
     assert "dopri5, 0.001 takes" in page.parts[1]
     assert "trained with dopri5, rtol 0.001" in page.parts[0]
 
@@ -50,18 +50,18 @@ def test_the_page_recommends_the_cheapest_position_that_loses_nothing():
 def test_fixed_and_adjoint_networks_have_a_dial_too():
     for solver in (dict(method="rk4", steps=2), dict(gradient="adjoint"), dict(gradient="reversible")):
         net = some_net(solver=solver)
-        found = tolerance(net, labelled(some_net()), tolerances=(1e-2,), fixed=("rk4:1",))
-        assert [s.method for s in found.settings] == ["dopri5", "rk4"]
+        result = tolerance(net, labelled(some_net()), tolerances=(1e-2,), fixed=("rk4:1",))
+        assert [s.method for s in result.settings] == ["dopri5", "rk4"]
 
 
 def test_failed_solves_count_as_wrong():
     net = some_net()
     batches = labelled(net)
     batches[1][0][0, 0, 0, 0] = torch.nan
-    found = tolerance(net, batches, tolerances=(1e-3,), fixed=())
-    assert found.settings[0].failed == 5
-    assert found.settings[0].accuracy <= 7 / 12
-    assert np.isfinite(found.settings[0].nfe).all()
+    result = tolerance(net, batches, tolerances=(1e-3,), fixed=())
+    assert result.settings[0].failed == 5
+    assert result.settings[0].accuracy <= 7 / 12
+    assert np.isfinite(result.settings[0].nfe).all()
     IMAGES[5, 0, 0, 0] = 0.5
 
 

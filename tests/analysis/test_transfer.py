@@ -9,8 +9,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from continua import ConfigError, create_model
-from continua.analysis.features import Features, features
-from continua.analysis.transfer import CS, present, transfer
+from continua.analysis.questions.features import Features, features
+from continua.analysis.questions.transfer import CS, present, transfer
 
 
 def given(points: int = 2, classes: int = 4, per_class: int = 15, width: int = 8, seed: int = 0) -> Features:
@@ -24,35 +24,37 @@ def given(points: int = 2, classes: int = 4, per_class: int = 15, width: int = 8
 @pytest.mark.parametrize("standardise", [False, True])
 @pytest.mark.parametrize("solver", ["together", "liblinear"])
 def test_the_search_is_that_of_scikit_learn(standardise, solver):
-    some = given()
-    found = transfer(some, standardise=standardise, solver=solver, jobs=1)
+    taken = given()
+    result = transfer(taken, standardise=standardise, solver=solver, jobs=1)
     svc = LinearSVC(dual=False, tol=1e-8, max_iter=100_000)
     name = "linearsvc__C" if standardise else "C"
-    for point, values in zip(found.points, some.values, strict=True):
-        search = GridSearchCV(make_pipeline(StandardScaler(), svc) if standardise else svc, {name: list(CS)}, cv=5).fit(values, some.labels)
+    for point, values in zip(result.points, taken.values, strict=True):
+        search = GridSearchCV(make_pipeline(StandardScaler(), svc) if standardise else svc, {name: list(CS)}, cv=5).fit(
+            values, taken.labels
+        )
         np.testing.assert_allclose(point.scores, search.cv_results_["mean_test_score"], atol=1e-12)
         np.testing.assert_allclose(point.spread, search.cv_results_["std_test_score"], atol=1e-12)
         assert point.best_c == search.best_params_[name]
         assert point.accuracy == pytest.approx(search.best_score_)
-        assert point.retrained == pytest.approx(search.score(values, some.labels))  # refitted on the whole set
+        assert point.retrained == pytest.approx(search.score(values, taken.labels))  # refitted on the whole set
 
 
 @pytest.mark.slow  # starting processes takes its time
 def test_workers_change_nothing():
-    some = given(points=1)
-    assert transfer(some, jobs=2, cs=(0.1, 1.0)).points == transfer(some, jobs=1, cs=(1.0, 0.1)).points
+    taken = given(points=1)
+    assert transfer(taken, jobs=2, cs=(0.1, 1.0)).points == transfer(taken, jobs=1, cs=(1.0, 0.1)).points
 
 
 def test_better_features_transfer_better_and_are_named():
-    found = transfer(given(points=3, per_class=40), jobs=1, cs=(1.0,))
-    assert found.points[2].accuracy > found.points[0].accuracy
-    page = present(found)
+    result = transfer(given(points=3, per_class=40), jobs=1, cs=(1.0,))
+    assert result.points[2].accuracy > result.points[0].accuracy
+    page = present(result)
     assert "t = 2" in page.parts[0]
-    assert (found.classes, found.images, found.width) == (4, 160, 8)
+    assert (result.classes, result.images, result.width) == (4, 160, 8)
 
 
 def test_an_interrupted_search_goes_on():
-    some, store, made = given(points=3), {}, []
+    taken, store, made = given(points=3), {}, []
 
     def keep(name, make):
         if name not in store:
@@ -64,13 +66,13 @@ def test_an_interrupted_search_goes_on():
         return store[name]
 
     with pytest.raises(KeyboardInterrupt):
-        transfer(some, jobs=1, cs=(1.0,), keep=keep)
+        transfer(taken, jobs=1, cs=(1.0,), keep=keep)
     assert list(store) == ["t = 0"]
     store["t = 0"]["accuracy"] = 0.123  # not made again
-    found = transfer(some, jobs=1, cs=(1.0,), keep=keep)
-    assert [point.name for point in found.points] == some.names
-    assert found.points[0].accuracy == 0.123
-    assert found.points[1:] == transfer(some, jobs=1, cs=(1.0,)).points[1:]
+    result = transfer(taken, jobs=1, cs=(1.0,), keep=keep)
+    assert [point.name for point in result.points] == taken.names
+    assert result.points[0].accuracy == 0.123
+    assert result.points[1:] == transfer(taken, jobs=1, cs=(1.0,)).points[1:]
 
 
 @pytest.mark.parametrize(
@@ -85,10 +87,10 @@ def test_an_interrupted_search_goes_on():
     ],
 )
 def test_what_cannot_work_is_refused(labels, options, words):
-    some = given()
-    labels = some.labels if labels is None else labels
+    taken = given()
+    labels = taken.labels if labels is None else labels
     with pytest.raises(ConfigError, match=words):
-        transfer(Features(some.points, some.names, some.values, labels), **options)
+        transfer(Features(taken.points, taken.names, taken.values, labels), **options)
 
 
 def test_features_of_a_network_transfer():
@@ -96,5 +98,5 @@ def test_features_of_a_network_transfer():
     labels = torch.arange(40) % 2
     bright = torch.tensor([3.0, 0.0, -3.0])[:, None, None] * (2 * labels[:, None, None, None] - 1)
     images = torch.rand(40, 3, 8, 8, generator=torch.Generator().manual_seed(0)) + bright
-    found = transfer(features(net, [(images, labels)], [0.0, 1.0]), jobs=1, cs=(1.0, 10.0))
-    assert found.points[0].accuracy > 0.9
+    result = transfer(features(net, [(images, labels)], [0.0, 1.0]), jobs=1, cs=(1.0, 10.0))
+    assert result.points[0].accuracy > 0.9

@@ -9,7 +9,7 @@ from PIL import Image
 
 from continua import ConfigError, create_model
 from continua.analysis import weights
-from continua.analysis.weights import centre_of_mass, present, synthetic, write_gif
+from continua.analysis.questions.weights import centre_of_mass, present, synthetic, write_gif
 from continua.report import Figure, Maps
 
 
@@ -22,9 +22,9 @@ def network(**options):
 
 def test_norms_kernels_and_centres_are_those_of_the_layer_along_t():
     net = network()
-    found = weights(net, times=3, channel=1, kernels=2, points=5)
-    assert [layer.name for layer in found.layers] == ["blocks.0.field.convs.0", "blocks.0.field.convs.1"]
-    layer, start = found.layers[0], net.blocks[0].field.convs[0].filter.inner.weight.detach().double()
+    result = weights(net, times=3, channel=1, kernels=2, points=5)
+    assert [layer.name for layer in result.layers] == ["blocks.0.field.convs.0", "blocks.0.field.convs.1"]
+    layer, start = result.layers[0], net.blocks[0].field.convs[0].filter.inner.weight.detach().double()
     assert layer.times == [0.0, 0.5, 1.0]
     assert layer.kernels.shape == (2, 3, 3, 3)
     for column, t in enumerate(layer.times):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from continua import ConfigError, create_model
-from continua.analysis.pattern_completion import completion
+from continua.analysis.questions.pattern_completion import completion
 from continua.explore import depth
 from continua.explore.perturb import Change, changed, outcome
 from continua.models import Network, model_entry, options_in_common

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from continua import ConfigError, create_model
-from continua.analysis.pattern_completion import masked
+from continua.analysis import masked
 from continua.explore.perturb import Change, Solver, Trial, changed, outcome, probabilities, table, trials
 from continua.models import Network
 

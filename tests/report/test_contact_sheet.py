@@ -51,6 +51,6 @@ def test_grey_and_colour_only(tmp_path: Path) -> None:
 
 
 def test_a_class_without_images_has_an_empty_row(tmp_path: Path) -> None:
-    one = contact_sheet(tmp_path / "a.png", flat([(9, 9, 9)], 8), np.array([0]), ("x",), title="t")
+    single = contact_sheet(tmp_path / "a.png", flat([(9, 9, 9)], 8), np.array([0]), ("x",), title="t")
     two = contact_sheet(tmp_path / "b.png", flat([(9, 9, 9)], 8), np.array([0]), ("x", "y"), title="t")
-    assert pixels(two).shape[0] == pixels(one).shape[0] + 48 + 4
+    assert pixels(two).shape[0] == pixels(single).shape[0] + 48 + 4

@@ -13,25 +13,26 @@ import pytest
 
 from continua.errors import ConfigError
 from continua.report import (
+    PALETTE,
     Axis,
     Column,
     Figure,
+    Link,
     Maps,
     Page,
     PlusMinus,
     Series,
     Table,
+    colour,
     draw_figure,
     markdown,
+    overlaid,
     page_from,
     page_json,
+    plotly_figure,
     write_html,
     write_page,
 )
-from continua.report.compare import overlaid
-from continua.report.page import Link
-from continua.report.palette import PALETTE, colour
-from continua.report.plot import plotly_figure
 
 X = np.geomspace(1e-3, 5, 7)
 CURVES = Figure(
@@ -210,11 +211,11 @@ def least_apart(colours: Sequence[str]) -> float:
     to_lms = np.array([[17.8824, 43.5161, 4.11935], [3.45565, 27.1554, 3.86714], [0.0299566, 0.184309, 1.46709]])
     protan = np.array([[0, 2.02344, -2.52581], [0, 1, 0], [0, 0, 1]])
     deutan = np.array([[1, 0, 0], [0.494207, 0, 1.24827], [0, 0, 1]])
-    found = []
+    distances = []
     for blind in (protan, deutan):
         seen = np.clip(linear @ (np.linalg.inv(to_lms) @ blind @ to_lms).T, 0, 1) ** (1 / 2.2)
-        found.append(np.linalg.norm(seen[:, None] - seen[None], axis=2)[np.triu_indices(len(colours), 1)].min())
-    return float(min(found))
+        distances.append(np.linalg.norm(seen[:, None] - seen[None], axis=2)[np.triu_indices(len(colours), 1)].min())
+    return float(min(distances))
 
 
 def test_the_first_colours_differ_also_without_red_or_green_cones() -> None:

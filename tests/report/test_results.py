@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from continua.errors import ConfigError
-from continua.report import Axis, Entry, Figure, PlusMinus, Series, Table, entry_environment, read_entry
+from continua.report import VERSION, Axis, Claim, Entry, Figure, PlusMinus, Series, Table, entry_environment, read_entry
 from continua.report.results import draw_results, result_files, results_page
 
 ROOT = Path(__file__).parents[2]
@@ -27,6 +27,7 @@ def entry(**changes: Any) -> Entry:
             Figure("loss", "Loss", Axis("epoch"), Axis("loss", "nats"), [Series("DCN-ODE", [1, 2], [2.3, 2.1])]),
         ],
         notes=["It is not so."],
+        claims=[Claim("it is so", "fails", "difference of means", -0.5, 0.0, interval=(-1.0, 0.25))],
     )
     return Entry(**{**given, **changes})
 
@@ -53,6 +54,8 @@ def test_an_entry_is_the_same_after_its_file(tmp_path: Path) -> None:
     path = entry().write(tmp_path / "dcn" / "small.json")
     assert read_entry(path) == entry()
     data = json.loads(path.read_text("utf-8"))
+    assert data["version"] == VERSION
+    assert data["claims"][0]["verdict"] == "fails"
     assert data["parts"][1]["rows"] == [["DCN-ODE", {"value": 38.1, "error": 0.4}]]
 
 
@@ -63,7 +66,13 @@ def test_the_page_says_what_was_asked_reduced_and_typed(tmp_path: Path) -> None:
     page = results_page(tmp_path / "results")
     assert page.index("What agrees, what does not.") < page.index("## Other")
     assert page.index("## Other") < page.index("## Small data")
-    for text in ("*DCN, Table 2a.* Is it so?", "45 epochs instead of 1,000", "```sh\ncontinua train --recipe dcn\n```", "It is not so."):
+    for text in (
+        "*DCN, Table 2a.* Is it so?",
+        "45 epochs instead of 1,000",
+        "```sh\ncontinua train --recipe dcn\n```",
+        "It is not so.",
+        "Claim: it is so — **does not hold here**.",
+    ):
         assert text in page
     assert "| DCN-ODE | 38.1 ± 0.4 |" in page
     assert "Nothing was reduced" in page
@@ -82,7 +91,7 @@ def test_files_of_runs_are_no_entries(tmp_path: Path) -> None:
     assert result_files(tmp_path) == []
 
 
-@pytest.mark.parametrize("change", [dict(title=None), dict(colour=1), dict(parts=7)])
+@pytest.mark.parametrize("change", [dict(title=None), dict(colour=1), dict(parts=7), dict(version=1)])
 def test_a_wrong_entry_is_refused_by_name(change: dict[str, Any], tmp_path: Path) -> None:
     path = entry().write(tmp_path / "dcn" / "small.json")
     data = json.loads(path.read_text("utf-8")) | change

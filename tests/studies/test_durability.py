@@ -20,11 +20,11 @@ COMMAND = f"""
 import sys
 from dataclasses import replace
 from continua.cli import main
-from continua.studies import known
+from continua.studies import STUDIES
 
-study = known.STUDIES["dcn/table5"]
+study = STUDIES["dcn/table5"]
 smoke = replace(study.settings["smoke"], change={{**study.settings["smoke"].change, "epochs": {EPOCHS}}})
-known.STUDIES[study.id] = replace(study, settings={{**study.settings, "smoke": smoke}}, rows=lambda scale: study.rows(scale)[:2])
+STUDIES[study.id] = replace(study, settings={{**study.settings, "smoke": smoke}}, rows=lambda scale: study.rows(scale)[:2])
 sys.exit(main(["reproduce", study.id, "--scale", "smoke", *sys.argv[1:]]))
 """
 
@@ -59,10 +59,10 @@ def kill_in_training(folder: Path, *words: str) -> dict[str, int]:
 
 def numbers(folder: Path) -> dict[str, Any]:
     """results.json without what the clock decides."""
-    found = json.loads((folder / "runs" / "studies" / "dcn-table5" / "smoke" / "results.json").read_text("utf-8"))
-    for run in found["runs"]:
+    written = json.loads((folder / "runs" / "studies" / "dcn-table5" / "smoke" / "results.json").read_text("utf-8"))
+    for run in written["runs"]:
         run["result"].pop("seconds")
-    return found
+    return written
 
 
 @pytest.fixture(scope="module")

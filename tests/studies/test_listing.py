@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from continua.studies import STUDIES, Row, find_study
-from continua.studies.listing import State, seconds_left, study_states
+from continua.studies.overview import State, seconds_left, study_states
 from continua.studies.runs import Places, wanted_runs
 from continua.train import RunOptions, load_recipe
 
 
 def state(finished: int | None, total: int = 36, left: float | None = None, written: tuple[str, ...] = ()) -> State:
-    found: Any = dict.fromkeys(written)
-    return State(find_study("dcn/table2a"), "cpu", finished, total, left, found)
+    scales: Any = dict.fromkeys(written)
+    return State(find_study("dcn/table2a"), "cpu", finished, total, left, scales)
 
 
 @pytest.mark.parametrize(
@@ -40,24 +40,24 @@ def test_the_time_that_is_left_is_told_where_it_is_known(seconds: float | None, 
     assert state(36, left=seconds, written=("cpu",)).time == ""
 
 
-def one(label: str, seconds: float | None) -> Any:
+def run_of(label: str, seconds: float | None) -> Any:
     result = None if seconds is None else {"seconds": seconds}
     return SimpleNamespace(row=Row(label, "dcn"), finished=result is not None, run=SimpleNamespace(result=result))
 
 
 def test_missing_runs_take_as_long_as_those_of_their_row_did() -> None:
-    wanted = [one("a", 10.0), one("a", None), one("b", 40.0), one("b", None), one("b", None), one("c", None)]
+    wanted = [run_of("a", 10.0), run_of("a", None), run_of("b", 40.0), run_of("b", None), run_of("b", None), run_of("c", None)]
     assert seconds_left(wanted, total=6) == pytest.approx(10 + 40 + 40 + 25)
     assert seconds_left(wanted, total=8) == pytest.approx(10 + 40 + 40 + 3 * 25), "runs that are not even known yet take the mean"
-    assert seconds_left([one("a", None)], total=1) is None
-    assert seconds_left([one("a", 5.0)], total=1) == 0
+    assert seconds_left([run_of("a", None)], total=1) is None
+    assert seconds_left([run_of("a", 5.0)], total=1) == 0
 
 
 def test_every_study_is_listed_with_its_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     formulas = {name: study for name, study in STUDIES.items() if not study.rows("smoke")}
-    monkeypatch.setattr("continua.studies.listing.STUDIES", formulas | {"dcn/fig4a": STUDIES["dcn/fig4a"]})
-    states = {found.study.id: found for found in study_states("smoke", runs=tmp_path, options=RunOptions(progress="off"))}
+    monkeypatch.setattr("continua.studies.overview.STUDIES", formulas | {"dcn/fig4a": STUDIES["dcn/fig4a"]})
+    states = {state.study.id: state for state in study_states("smoke", runs=tmp_path, options=RunOptions(progress="off"))}
     assert states["dcn/fig4a"].text == "not run: 1 run"
     assert states["dcn/table3"].text == "not run"
 
@@ -66,14 +66,14 @@ def test_a_recipe_is_read_once_for_all_seeds_and_studies_that_share_it(tmp_path:
     """Reading takes a good tenth of a second, and the list of all studies wants some two hundred runs."""
     read: list[str] = []
     monkeypatch.setattr("continua.studies.runs.load_recipe", lambda *words: read.append(repr(words)) or load_recipe(*words))
-    monkeypatch.setattr("continua.studies.listing.STUDIES", {name: STUDIES[name] for name in ("dcn/fig4a", "dcn/fig4b")})
+    monkeypatch.setattr("continua.studies.overview.STUDIES", {name: STUDIES[name] for name in ("dcn/fig4a", "dcn/fig4b")})
     states = study_states("smoke", seeds=3, runs=tmp_path, options=RunOptions(progress="off"))
-    assert len(read) == len(set(read)) < sum(one.total for one in states)
+    assert len(read) == len(set(read)) < sum(state.total for state in states)
 
 
 def test_seeds_of_a_row_differ_in_nothing_else(tmp_path: Path) -> None:
     places = Places(tmp_path, [], RunOptions(progress="off"))
-    first, second = (one.recipe for one in wanted_runs(find_study("dcn/fig4a"), "smoke", (0, 7), places))
+    first, second = (run.recipe for run in wanted_runs(find_study("dcn/fig4a"), "smoke", (0, 7), places))
     assert (first.seed, second.seed) == (0, 7)
     assert replace(second, seed=0) == first
 

@@ -8,14 +8,12 @@ import pytest
 
 from continua import ConfigError
 from continua.cli import main
-from continua.runs.folder import Run
-from continua.runs.loading import load_recipe
-from continua.runs.resolution import identity
-from continua.studies import STUDIES, find_study, keep, reproduce, train_here
-from continua.studies.reproduce import KEPT, _copy_run
+from continua.report import Entry, from_plain
+from continua.runs import Run, identity, load_recipe
+from continua.studies import SCALES, STUDIES, find_study, keep, reproduce, train_here
+from continua.studies.catalogue import KEPT, study_folder
+from continua.studies.reproduction import _copy_run
 from continua.studies.runs import Places, wanted_runs
-from continua.studies.study import SCALES
-from continua.studies.written import study_folder
 from continua.train import RunOptions
 
 pytestmark = pytest.mark.filterwarnings("ignore::continua.ContinuaWarning")
@@ -32,14 +30,15 @@ def runs(tmp_path_factory):
     return tmp_path_factory.mktemp("runs")
 
 
-def check_written(found) -> None:
+def check_written(made) -> None:
     """What a person finds after `continua reproduce`."""
-    written = json.loads((found.folder / "results.json").read_text("utf-8"))
-    assert written["study"] == found.study.id
-    assert len(written["claims"]) == len(found.finding.claims)
+    written = json.loads((made.folder / "results.json").read_text("utf-8"))
+    assert written["study"] == made.study.id
+    assert from_plain(Entry, written["entry"]).claims == list(made.finding.claims)
+    assert (made.entry.study, made.entry.scale, made.entry.printed) == (made.study.id, made.scale, made.study.printed)
     assert all(run["result"]["identity"] == run["identity"] for run in written["runs"])
-    assert (found.folder / "page.md").read_text("utf-8").startswith(f"# {found.study.id}")
-    assert "<html" in (found.folder / "page.html").read_text("utf-8")
+    assert (made.folder / "page.md").read_text("utf-8").startswith(f"# {made.study.id}")
+    assert "<html" in (made.folder / "page.html").read_text("utf-8")
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -57,18 +56,18 @@ def test_a_study_run_again_trains_nothing(runs):
     smoke("dcn/table2a", runs)
 
     def refuse(missing, options):
-        pytest.fail(f"asked to train {[one.name for one in missing]}")
+        pytest.fail(f"asked to train {[run.name for run in missing]}")
 
     (study_folder(find_study("dcn/table2a"), "smoke", runs) / "by_size.svg").write_text("of an earlier time")
-    found = smoke("dcn/table2a", runs, refuse)
-    check_written(found)
-    assert "<svg" in (found.folder / "by_size.svg").read_text("utf-8"), "pictures follow the numbers"
+    made = smoke("dcn/table2a", runs, refuse)
+    check_written(made)
+    assert "<svg" in (made.folder / "by_size.svg").read_text("utf-8"), "pictures follow the numbers"
 
 
 def test_runs_are_shared_between_studies():
     places = Places(Path("nowhere"), [], OPTIONS)
     first, second = (
-        {identity(one.recipe): one.row.label for one in wanted_runs(find_study(name), "cpu", range(1), places)}
+        {identity(run.recipe): run.row.label for run in wanted_runs(find_study(name), "cpu", range(1), places)}
         for name in ("dcn/table1", "dcn/table2a")
     )
     assert {first[name] for name in first.keys() & second.keys()} == {"ResNet-blocks", "ODE-Net", "DCN-ODE"}
@@ -87,11 +86,11 @@ def test_every_scale_of_a_study_says_what_it_reduces(name):
 
 
 def test_a_kept_study_is_found_again_without_its_runs(runs, tmp_path, monkeypatch):
-    found = smoke("dcn/table2a", runs)
+    made = smoke("dcn/table2a", runs)
     monkeypatch.chdir(tmp_path)
-    made = keep(found)
-    assert (KEPT / "dcn" / "table2a.json") in made
-    assert all(one.finished for one in wanted_runs(found.study, "smoke", range(1), Places(tmp_path / "none", [KEPT], OPTIONS)))
+    kept = keep(made)
+    assert (KEPT / "dcn" / "table2a.json") in kept
+    assert all(run.finished for run in wanted_runs(made.study, "smoke", range(1), Places(tmp_path / "none", [KEPT], OPTIONS)))
 
 
 def test_a_kept_decoder_names_no_folder_of_this_machine(tmp_path, monkeypatch):
@@ -111,27 +110,27 @@ def test_an_unknown_study_is_refused_with_the_nearest():
 
 
 def test_every_output_says_what_was_reduced_and_how_it_was_computed(runs):
-    found = smoke("dcn/table2a", runs)
-    for text in [(found.folder / name).read_text("utf-8") for name in ("page.md", "page.html")]:
-        assert f"Reduced from the paper: {found.study.setting('smoke').reduced[0]}." in text
+    made = smoke("dcn/table2a", runs)
+    for text in [(made.folder / name).read_text("utf-8") for name in ("page.md", "page.html")]:
+        assert f"Reduced from the paper: {made.study.setting('smoke').reduced[0]}." in text
         assert "threads 1" in text
         assert "precision float32" in text
-    environment = json.loads((found.folder / "results.json").read_text("utf-8"))["entry"]["environment"]
+    environment = json.loads((made.folder / "results.json").read_text("utf-8"))["entry"]["environment"]
     assert environment["precision"] == "float32"
     assert environment["threads"] == 1
 
 
 def test_the_printed_command_makes_the_same_numbers_again(runs, tmp_path, monkeypatch, capsys):
     """In a fresh folder, word for word: every number but the time is the same, bit for bit."""
-    found = smoke("dcn/table2a", runs)
+    made = smoke("dcn/table2a", runs)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CONTINUA_RUNS", raising=False)
-    (command,) = found.entry.commands
+    (command,) = made.entry.commands
     program, *words = command.split()
     assert program == "continua"
     assert main(words) == 0
     again = tmp_path / "runs" / "studies" / "dcn-table2a" / "smoke" / "results.json"
-    assert lasting(again) == lasting(found.folder / "results.json")
+    assert lasting(again) == lasting(made.folder / "results.json")
     assert f"numbers, pictures and page.html in {again.parent.relative_to(tmp_path)}" in capsys.readouterr().out
 
 

@@ -1,9 +1,11 @@
 """Questions asked of a trained network. Each is a plain function that returns plain numbers, usable in a notebook:
 
     from continua.analysis import scales
-    found = scales(continua.from_pretrained("runs/x/best"))
+    result = scales(continua.from_pretrained("runs/x/best"))
 
-and a command, `continua analyse scales runs/x`. A new one is a file `analysis/NAME.py` with four things, and a line below:
+and a command, `continua analyse scales runs/x`. An analysis is one file of `analysis/questions/`; its function is a name of this room, and
+its `Question` is registered under the same name. One of your own is a file like these, wherever it lies; a whole one is in
+docs/own-parts.md:
 
     @dataclass(frozen=True)
     class Brightness:                                   # the result: floats, text, lists, NumPy arrays, dataclasses of these
@@ -21,30 +23,30 @@ and a command, `continua analyse scales runs/x`. A new one is a file `analysis/N
         with subject.progress("brightness", len(images)) as advance:
             return brightness(subject.model, images, factor=options.factor, advance=advance)
 
-    def present(found: Brightness) -> Page:
-        series = Series("mean", range(len(found.mean)), found.mean)
+    def present(result: Brightness) -> Page:
+        series = Series("mean", range(len(result.mean)), result.mean)
         return Page("Brightness", ["One sentence.", Figure("mean", "Mean by batch", Axis("batch"), Axis("brightness", "%"), [series])])
 
-    QUESTION = Question("brightness", "how bright the images are", Options, ask, present)   # runs="many": ask gets a list of subjects
+    register_question(Question("brightness", "How bright the images are.", Options, ask, present))   # runs="many": ask gets all subjects
 
 Long ones store their pieces: `subject.keep("c = 0.5", make)` calls `make` only where an interrupted analysis has not kept that piece.
 """
 
 from continua.analysis.accuracy import black, has_time
 from continua.analysis.answers import Answer, answer
-from continua.analysis.contrast import Contrast, contrast
-from continua.analysis.features import Features, features
-from continua.analysis.known import find_question, known_questions
-from continua.analysis.pattern_completion import masked, pattern_completion, states
-from continua.analysis.question import DataOptions, Question
-from continua.analysis.scales import scales, short_name
-from continua.analysis.stages import stages
-from continua.analysis.steps import Steps, steps
+from continua.analysis.question import DataOptions, Question, find_question, known_questions, register_question
+from continua.analysis.questions.contrast import Contrast, contrast, savings
+from continua.analysis.questions.features import Features, features
+from continua.analysis.questions.pattern_completion import masked, pattern_completion, states
+from continua.analysis.questions.reconstruction import reconstruction
+from continua.analysis.questions.scales import scales, short_name
+from continua.analysis.questions.stages import stages
+from continua.analysis.questions.steps import Steps, steps
+from continua.analysis.questions.tolerance import tolerance
+from continua.analysis.questions.transfer import transfer
+from continua.analysis.questions.weights import LayerPath, synthetic, weights
 from continua.analysis.subject import Subject, subject_of
-from continua.analysis.tolerance import tolerance
 from continua.analysis.trainings import curves_over_seeds, runs_page
-from continua.analysis.transfer import transfer
-from continua.analysis.weights import LayerPath, synthetic, weights
 from continua.options import option
 from continua.runs import Images
 
@@ -69,7 +71,10 @@ __all__ = [
     "masked",
     "option",
     "pattern_completion",
+    "reconstruction",
+    "register_question",
     "runs_page",
+    "savings",
     "scales",
     "short_name",
     "stages",

@@ -19,12 +19,13 @@ from continua.analysis.question import Question
 from continua.analysis.subject import Subject
 from continua.data import data_folder, folder_size
 from continua.errors import ConfigError
-from continua.report import Page, draw_page, from_plain, to_plain, write_page, write_text
+from continua.files import write_text
+from continua.report import Page, draw_page, from_plain, to_plain, write_page
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a question found, where it lies, and whether it was `fresh`: asked now, not read from disk."""
+    """The result of a question, where it lies, and whether it was `fresh`: asked now, not read from disk."""
 
     question: Question
     result: Any
@@ -51,18 +52,18 @@ def answer(
     base = out or (subjects[0].folder / "analysis" if subjects else Path("analysis"))
     folder = base / question.name / answer_key(question, subjects, options)
     if not force and (folder / "numbers.json").is_file():
-        found = Answer(question, read_result(question, folder), folder, fresh=False)
-        draw_page(found.page, folder, pictures)
-        return found
+        known = Answer(question, read_result(question, folder), folder, fresh=False)
+        draw_page(known.page, folder, pictures)
+        return known
     pieces = folder.with_name(f"{folder.name}.pieces")
     if force and pieces.exists():
         shutil.rmtree(pieces)
     watched = [replace(subject, keep=keeper(pieces)) for subject in subjects]
     result = question.ask(watched[0] if question.runs == "one" else watched, options)
-    found = Answer(question, result, folder, fresh=True)
-    _write(found, subjects, options, pictures)
+    fresh = Answer(question, result, folder, fresh=True)
+    _write(fresh, subjects, options, pictures)
     shutil.rmtree(pieces, ignore_errors=True)
-    return found
+    return fresh
 
 
 def check_number(question: Question, subjects: Sequence[Subject]) -> None:
@@ -108,13 +109,13 @@ def _identity(subject: Subject, options: Any) -> dict[str, Any]:
 
 def _files(root: Path) -> str:
     """A digest of the names, sizes and dates of all files under a folder."""
-    found = sorted((path.relative_to(root).as_posix(), path.stat()) for path in root.rglob("*") if path.is_file())
-    listed = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in found]
+    files = sorted((path.relative_to(root).as_posix(), path.stat()) for path in root.rglob("*") if path.is_file())
+    listed = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in files]
     return hashlib.sha256(json.dumps(listed).encode()).hexdigest()
 
 
-def _write(found: Answer, subjects: Sequence[Subject], options: Any, pictures: Sequence[str]) -> None:
-    folder, question = found.folder, found.question
+def _write(answered: Answer, subjects: Sequence[Subject], options: Any, pictures: Sequence[str]) -> None:
+    folder, question = answered.folder, answered.question
     folder.parent.mkdir(parents=True, exist_ok=True)
     arrays: dict[str, Any] = {}
     about = {
@@ -122,7 +123,7 @@ def _write(found: Answer, subjects: Sequence[Subject], options: Any, pictures: S
         "version": question.version,
         "options": to_plain(asdict(options)),
         "runs": [{"name": subject.name, "weights": subject.weights, "data": subject.data} for subject in subjects],
-        "result": to_plain(found.result, arrays),
+        "result": to_plain(answered.result, arrays),
     }
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as name:
         new, old = Path(name) / "new", Path(name) / "old"
@@ -130,7 +131,7 @@ def _write(found: Answer, subjects: Sequence[Subject], options: Any, pictures: S
         write_text(new / "numbers.json", json.dumps(about, indent=1, ensure_ascii=False) + "\n")
         if arrays:
             np.savez_compressed(new / "arrays.npz", **arrays)
-        write_page(found.page, new, pictures)
+        write_page(answered.page, new, pictures)
         if folder.exists():
             folder.rename(old)
         new.rename(folder)

@@ -1,10 +1,10 @@
-"""What every analysis is to the rest of the house: a name, its options, how to ask it, how to present the answer."""
+"""What every analysis is to the rest of the house: a name, its options, how to ask it, how to present the answer; and which there are."""
 
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, Literal, get_type_hints
 
-from continua.errors import ConfigError
+from continua.errors import ConfigError, unknown_name
 from continua.options import option
 from continua.report import Page
 
@@ -29,6 +29,7 @@ class DataOptions:
 class Question:
     """An analysis as `continua analyse` and the studies see it.
 
+    summary  one sentence, for the list of all analyses
     ask      (subject, options) -> a frozen dataclass of plain numbers; its return annotation names that dataclass, which is how a stored
              answer is read back
     present  result -> Page
@@ -48,16 +49,40 @@ class Question:
     @property
     def result(self) -> type:
         """The dataclass of the answer."""
-        found = get_type_hints(self.ask).get("return")
-        if not isinstance(found, type):
+        annotated = get_type_hints(self.ask).get("return")
+        if not isinstance(annotated, type):
             raise ConfigError(f"analysis {self.name}: annotate what `ask` returns with the dataclass of its result")
-        return found
+        return annotated
 
     def option_fields(self) -> list[tuple[str, Any, Any, str]]:
         """Name, type, default and help of each option."""
         hints = get_type_hints(self.Options)
-        found = []
+        options = []
         for item in fields(self.Options):
             default = item.default_factory() if item.default_factory is not MISSING else item.default
-            found.append((item.name, hints[item.name], default, item.metadata.get("help", "")))
-        return found
+            options.append((item.name, hints[item.name], default, item.metadata.get("help", "")))
+        return options
+
+
+_REGISTERED: dict[str, Question] = {}
+
+
+def register_question(question: Question) -> Question:
+    """Make an analysis known by its name, to `continua analyse` and to studies; returns it. A second one of the same name is refused."""
+    known = _REGISTERED.get(question.name)
+    if known is not None and known.ask.__module__ != question.ask.__module__:
+        raise ConfigError(f"there is an analysis {question.name!r} already, of {known.ask.__module__}; give this one another name")
+    _REGISTERED[question.name] = question
+    return question
+
+
+def known_questions() -> dict[str, str]:
+    """Name and summary of every analysis, by name."""
+    return {name: _REGISTERED[name].summary for name in sorted(_REGISTERED)}
+
+
+def find_question(name: str) -> Question:
+    """The analysis of this name, or an error that suggests the nearest."""
+    if name not in _REGISTERED:
+        raise unknown_name("analysis", name, sorted(_REGISTERED))
+    return _REGISTERED[name]

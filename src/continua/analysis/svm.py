@@ -66,8 +66,8 @@ def fit_linear_machines(
     gram = x.T @ x
     weights: list[list[Tensor]] = [[] for _ in cs]
     steps = [0] * len(cs)
-    for some in torch.arange(len(classes)).split(max(1, MEMORY // gram.numel())):
-        y = torch.where(torch.from_numpy(targets)[:, None] == some, 1.0, -1.0).to(x.dtype)
+    for batch in torch.arange(len(classes)).split(max(1, MEMORY // gram.numel())):
+        y = torch.where(torch.from_numpy(targets)[:, None] == batch, 1.0, -1.0).to(x.dtype)
         walkers = _Walkers(x, y, gram)
         for place, c in enumerate(cs):
             steps[place] = max(steps[place], walkers.walk(c, tol, max_steps))
@@ -76,8 +76,8 @@ def fit_linear_machines(
     if late:
         text = f"linear SVMs with C = {', '.join(late)} have not converged in {max_steps} steps; standardise the features"
         warn(text, ContinuaWarning, stacklevel=2)
-    found = [torch.cat(parts, 1).numpy() for parts in weights]
-    return [LinearMachine(classes, w[:-1], w[-1], taken) for w, taken in zip(found, steps, strict=True)]
+    joined = [torch.cat(parts, 1).numpy() for parts in weights]
+    return [LinearMachine(classes, w[:-1], w[-1], taken) for w, taken in zip(joined, steps, strict=True)]
 
 
 class _Walkers:

@@ -39,7 +39,7 @@ def add_analyse_arguments(parser: Command, words: Sequence[str] = ()) -> None:
         return
     question = find_question(name)
     _check_options(question, words)
-    group = parser.add_argument_group(f"options of {name}: {question.summary}")
+    group = parser.add_argument_group(f"options of {name}", question.summary)
     for option, kind, default, text in question.option_fields():
         group.add_argument(*spellings(option), type=kind, default=default, help=text or " ")
 

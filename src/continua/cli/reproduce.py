@@ -62,7 +62,7 @@ def show_list(options: Namespace) -> None:
 
     how = RunOptions(data_dir=options.data_dir, device=options.device)
     states = study_states(options.scale, seeds=options.seeds, runs=options.runs, options=how)
-    rows = [(one.study.id, one.study.title, one.text, one.time, one.found, one.study.printed) for one in states]
+    rows = [(one.study.id, one.study.title, one.text, one.time, one.verdict, one.study.published) for one in states]
     columns = ("id", "what", "state", "time left", "found", "printed")
     show_table(f"studies at {options.scale}", columns, rows, text=range(len(columns)))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from continua.errors import ConfigError, ContinuaError
-from continua.models.files import write_synced
+from continua.files import write_synced
 from continua.models.network import Network
 from continua.models.registry import create_model
 from continua.models.upgrade import FORMAT, upgrade_config, upgrade_weights

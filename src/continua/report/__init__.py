@@ -1,32 +1,33 @@
 """Numbers in, pictures and tables out. Nothing here knows where the numbers come from."""
 
-from continua.report.compare import overlaid
-from continua.report.contact_sheet import contact_sheet
-from continua.report.draw import draw_figure
-from continua.report.files import draw_page, markdown, page_from, page_json, write_csv, write_page, write_text
-from continua.report.html import write_html
-from continua.report.page import Axis, Cell, Column, Figure, Link, Maps, Page, Part, PlusMinus, Series, Table, cell_text
-from continua.report.palette import PALETTE, colour
+from continua.files import write_text, written_whole
+from continua.report.draw import PALETTE, colour, contact_sheet, draw_figure
+from continua.report.html import plotly_figure, write_html
+from continua.report.page import Axis, Cell, Column, Figure, Link, Look, Maps, Page, Part, PlusMinus, Series, Table, cell_text, overlaid
 from continua.report.plain import from_plain, to_plain
-from continua.report.plot import plotly_figure
-from continua.report.results import Entry, entry_environment, read_entry
-from continua.report.terminal import show_page, show_table, size_text
-from continua.report.write import written_whole
+from continua.report.results import VERSION, Claim, Entry, Printed, RunOfEntry, Verdict, entry_environment, read_entry
+from continua.report.text import draw_page, markdown, page_from, page_json, show_page, show_table, size_text, write_csv, write_page
 
 __all__ = [
     "PALETTE",
+    "VERSION",
     "Axis",
     "Cell",
+    "Claim",
     "Column",
     "Entry",
     "Figure",
     "Link",
+    "Look",
     "Maps",
     "Page",
     "Part",
     "PlusMinus",
+    "Printed",
+    "RunOfEntry",
     "Series",
     "Table",
+    "Verdict",
     "cell_text",
     "colour",
     "contact_sheet",

@@ -1,15 +1,41 @@
-"""Figures and maps as files for papers and documents: PNG, SVG or PDF, through matplotlib."""
+"""Pictures as files: figures and maps for papers and documents (PNG, SVG, PDF), and contact sheets of data sets."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jaxtyping import Int, UInt8
 
 from continua.errors import ConfigError
+from continua.files import written_whole
 from continua.report.page import Figure, Maps, Series
-from continua.report.palette import DASHES, MARKERS, colour
-from continua.report.write import written_whole
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+# --- colours that stay apart for every kind of colour vision (Okabe and Ito 2008), in an order in which neighbours differ most
+
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#8C8C8C", "#B8A500")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")  # for matplotlib
+DASHES = ("-", "--", ":", "-.", (0, (8, 2)), (0, (6, 2, 1, 2, 1, 2)))  # for matplotlib
+PLOTLY_DASHES = ("solid", "dash", "dot", "dashdot", "10px 3px", "8px 3px 2px 3px 2px 3px")  # the same for plotly
+SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x", "star")  # the same for plotly
+
+
+def colour(place: int) -> str:
+    """The colour of the series at a place, from the beginning again after the last."""
+    return PALETTE[place % len(PALETTE)]
+
+
+def faint(colour: str, opacity: float) -> str:
+    """A colour as CSS has it, with some of what is behind it."""
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{opacity})"
+
+
+# --- figures and maps ---------------------------------------------------------------------------------------------------
 
 FORMATS = ("png", "svg", "pdf")
 STYLE: Any = {
@@ -46,7 +72,7 @@ def draw_figure(figure: Figure | Maps, target: Path, *, on_page: bool = False) -
     return target
 
 
-def _series(figure: Figure) -> Any:
+def _series(figure: Figure) -> "Canvas":
     from matplotlib.figure import Figure as Canvas
 
     beside = len(figure.series) > 4  # a long legend stands beside the axes, in a wider picture
@@ -76,8 +102,9 @@ def _series(figure: Figure) -> Any:
 
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if categories:
-        slanted = sum(map(len, categories)) > 70
-        axes.set_xticks(range(len(categories)), list(categories), rotation=25 if slanted else 0, ha="right" if slanted else "center")
+        names = [str(name) for name in categories]
+        slanted = sum(map(len, names)) > 70
+        axes.set_xticks(range(len(names)), names, rotation=25 if slanted else 0, ha="right" if slanted else "center")
         axes.grid(False, axis="x")
     if len(figure.series) > 1:
         order = [series.name for series in figure.series]
@@ -87,20 +114,20 @@ def _series(figure: Figure) -> Any:
     return canvas
 
 
-def _categories(series: Sequence[Series]) -> dict[Any, int]:
+def _categories(series: Sequence[Series]) -> dict[float | str, int]:
     """Where each name on the x-axis stands; empty if x is numbers."""
-    names = dict.fromkeys(value for one in series for value in one.x)
+    names = dict.fromkeys(value for curve in series for value in curve.x)
     return {name: place for place, name in enumerate(names)} if any(isinstance(name, str) for name in names) else {}
 
 
-def _curve(axes: Any, series: Series, x: np.ndarray, place: int) -> None:
+def _curve(axes: "Axes", series: Series, x: np.ndarray, place: int) -> None:
     ink, y = colour(place if series.colour is None else series.colour), np.asarray(series.y, float)
     if series.style == "steps":
         axes.fill_between(x, y, step="mid", color=ink, alpha=0.15, linewidth=0)
         axes.step(x, y, where="mid", color=ink, label=series.name, linestyle=DASHES[series.pattern % len(DASHES)])
         return
     line = "" if series.style == "points" else DASHES[series.pattern % len(DASHES)]
-    look = dict(color=ink, linestyle=line, label=series.name, linewidth=1.6)
+    look: dict[str, Any] = dict(color=ink, linestyle=line, label=series.name, linewidth=1.6)
     if series.style != "line":
         look |= dict(marker=MARKERS[place % len(MARKERS)], markersize=4.5)
     if series.error is None:
@@ -113,7 +140,7 @@ def _curve(axes: Any, series: Series, x: np.ndarray, place: int) -> None:
         axes.errorbar(x, y, yerr=series.error, capsize=2.5, elinewidth=1.0, **look)
 
 
-def _bars(axes: Any, series: Series, x: np.ndarray, order: int, count: int, place: int) -> None:
+def _bars(axes: "Axes", series: Series, x: np.ndarray, order: int, count: int, place: int) -> None:
     """Bars of several series stand side by side."""
     gap = float(np.diff(np.unique(x)).min()) if len(np.unique(x)) > 1 else 1.0
     width = 0.8 * gap / count
@@ -121,7 +148,7 @@ def _bars(axes: Any, series: Series, x: np.ndarray, order: int, count: int, plac
     axes.bar(x + (order - (count - 1) / 2) * width, series.y, width, yerr=series.error, capsize=2.5, color=ink, label=series.name)
 
 
-def _maps(maps: Maps, titled: bool) -> Any:
+def _maps(maps: Maps, titled: bool) -> "Canvas":
     from matplotlib.figure import Figure as Canvas
 
     rows, columns = len(maps.rows), len(maps.columns)
@@ -148,3 +175,60 @@ def _maps(maps: Maps, titled: bool) -> Any:
             where = list(grid.ravel()) if maps.one_scale else list(grid[row])
             canvas.colorbar(picture, ax=where, shrink=0.9, label=maps.label if maps.one_scale or row == rows // 2 else "")
     return canvas
+
+
+# --- a contact sheet: some images of every class, one class per row, to see at a glance what a data set holds -------------------
+
+GAP, MARGIN, TEXT = 4, 16, 15  # pixels
+PAPER, INK = (255, 255, 255), (40, 40, 40)
+
+
+def contact_sheet(
+    target: Path,
+    images: UInt8[np.ndarray, "n channels height width"],
+    labels: Int[np.ndarray, "n"],
+    classes: Sequence[str],
+    *,
+    title: str,
+    per_class: int = 16,
+    thumb: int = 48,
+) -> Path:
+    """Write a PNG with the first `per_class` images of each class, each enlarged or reduced to about `thumb` pixels."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    font, large = ImageFont.load_default(TEXT), ImageFont.load_default(TEXT + 5)
+    ruler = ImageDraw.Draw(Image.new("RGB", (1, 1)))
+    left = MARGIN + int(max(ruler.textlength(name, font) for name in classes)) + 2 * GAP
+    top = MARGIN + TEXT + 5 + 3 * GAP
+    width, height = _thumb_size(images.shape[3], images.shape[2], thumb)
+    sheet_width = max(left + per_class * (width + GAP), MARGIN + int(ruler.textlength(title, large))) + MARGIN
+    sheet = Image.new("RGB", (sheet_width, top + len(classes) * (height + GAP) + MARGIN), PAPER)
+    draw = ImageDraw.Draw(sheet)
+    draw.text((MARGIN, MARGIN), title, INK, large)
+    for row, name in enumerate(classes):
+        y = top + row * (height + GAP)
+        draw.text((left - 2 * GAP, y + height // 2), name, INK, font, anchor="rm")
+        for column, index in enumerate(np.flatnonzero(labels == row)[:per_class]):
+            # Whole enlargements keep pixels square and sharp: what is shown is what the network sees.
+            enlarged = width >= images.shape[3]
+            picture = _picture(images[index]).resize((width, height), Image.Resampling.NEAREST if enlarged else Image.Resampling.LANCZOS)
+            sheet.paste(picture, (left + column * (width + GAP), y))
+    with written_whole(target) as temporary:
+        sheet.save(temporary, format="PNG")
+    return target
+
+
+def _thumb_size(width: int, height: int, thumb: int) -> tuple[int, int]:
+    """About `thumb` pixels on the longer side: a whole multiple of the image where it is smaller."""
+    longest = max(width, height)
+    if longest <= thumb:
+        return width * (thumb // longest), height * (thumb // longest)
+    return max(1, width * thumb // longest), max(1, height * thumb // longest)
+
+
+def _picture(image: np.ndarray):
+    from PIL import Image
+
+    if len(image) not in (1, 3):
+        raise ValueError(f"an image of shape {image.shape} has {len(image)} channels, expected 1 (grey) or 3 (RGB)")
+    return Image.fromarray(image[0] if len(image) == 1 else np.ascontiguousarray(image.transpose(1, 2, 0))).convert("RGB")

@@ -5,15 +5,20 @@ import json
 import math
 import re
 import tempfile
+from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 from itertools import count
 from pathlib import Path
+from typing import Any
 
-from continua.report.draw import draw_figure
-from continua.report.page import Cell, Figure, Link, Maps, Page, PlusMinus, Table, cell_text
-from continua.report.plot import plotly_figure
-from continua.report.write import written_whole
+import numpy as np
+
+from continua.files import written_whole
+from continua.report.draw import PLOTLY_DASHES, SYMBOLS, colour, draw_figure, faint
+from continua.report.page import Axis, Cell, Figure, Link, Maps, Page, PlusMinus, Series, Table, cell_text
+
+Json = dict[str, Any]  # what plotly reads
 
 
 def write_html(page: Page, target: Path) -> Path:
@@ -88,3 +93,97 @@ def _contents(page: Page) -> str:
 
 def _anchor(title: str) -> str:
     return "-".join("".join(letter if letter.isalnum() else " " for letter in title.lower()).split())
+
+
+# --- figures as plotly draws them, as plain data; colours of paper and ink are left to the page, which knows light and dark ----
+
+
+def plotly_figure(figure: Figure) -> Json:
+    """Traces and layout."""
+    traces = [trace for place, series in enumerate(figure.series) for trace in _traces(series, place, figure)]
+    layout = {
+        "xaxis": _axis(figure.x) | _x_ticks(figure),
+        "yaxis": _axis(figure.y) | _ticks(figure.y, [series.y for series in figure.series]),
+        "showlegend": len(figure.series) > 1,
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        "margin": {"l": 64, "r": 16, "t": 16, "b": 56},
+        "hovermode": "closest",
+        "barmode": "group",
+        "modebar": {"bgcolor": "rgba(0,0,0,0)"},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+    }
+    return {"data": traces, "layout": layout}
+
+
+def _x_ticks(figure: Figure) -> Json:
+    if _named(figure):
+        return {"type": "category"}
+    return {"tickvals": figure.x_marks} if figure.x_marks else _ticks(figure.x, [series.x for series in figure.series])
+
+
+def _named(figure: Figure) -> bool:
+    return any(isinstance(value, str) for series in figure.series for value in series.x)
+
+
+def _axis(axis: Axis) -> Json:
+    shown: Json = {"title": {"text": axis.text}, "type": "log" if axis.log else "-", "zeroline": False, "automargin": True}
+    if axis.limits:
+        shown["range"] = [float(np.log10(limit)) for limit in axis.limits] if axis.log else list(axis.limits)
+    return shown
+
+
+def _ticks(axis: Axis, values: Sequence[Any]) -> Json:
+    """Powers of ten over decades, also numbers between them over less; whole numbers over a few epochs, where plotly would mark halves."""
+    known = [float(value) for numbers in values for value in numbers if np.isfinite(value) and (value > 0 or not axis.log)]
+    low, high = axis.limits or ((min(known), max(known)) if known else (1.0, 1.0))
+    if axis.log:
+        decades = np.log10(high / low)
+        return {"exponentformat": "power", "dtick": 1} if decades >= 2 else {"dtick": "D2" if decades >= 1 else "D1"}
+    return {"dtick": 1} if axis.whole and high - low < 10 else {}
+
+
+def _traces(series: Series, place: int, figure: Figure) -> list[Json]:
+    ink = colour(place if series.colour is None else series.colour)
+    x, y = list(series.x), _gaps(series.y)
+    same: Json = {"name": series.name, "legendgroup": f"{place}"}
+    hover = f"%{{x:.5~g}}, %{{y:.5~g}} {figure.y.unit}<extra>{_escaped(series.name)}</extra>"
+    if series.x and isinstance(series.x[0], str):
+        hover = hover.replace("%{x:.5~g}", "%{x}")
+    if series.style == "bars":
+        return [{"type": "bar", "x": x, "y": y, "marker": {"color": ink}, "hovertemplate": hover, **same, **_error_bars(series)}]
+    line = {"color": ink, "width": 2, "dash": PLOTLY_DASHES[series.pattern % len(PLOTLY_DASHES)]}
+    if series.style == "steps":
+        line["shape"] = "hvh"
+    main = {"type": "scatter", "x": x, "y": y, "line": line, "hovertemplate": hover, **same}
+    main["mode"] = {"points": "markers", "both": "lines+markers"}.get(series.style, "lines")
+    main["marker"] = {"color": ink, "symbol": SYMBOLS[place % len(SYMBOLS)], "size": 7}
+    if series.style == "steps":
+        main |= {"fill": "tozeroy", "fillcolor": faint(ink, 0.15)}
+    if series.error is not None and series.spread == "band":
+        return [*_band(series, ink, figure.y.log, same), main]
+    return [main | _error_bars(series)]
+
+
+def _band(series: Series, ink: str, log: bool, same: Json) -> list[Json]:
+    """Two invisible edges with colour between them."""
+    y, error = np.asarray(series.y, float), np.asarray(series.error, float)
+    low, high = y - error, y + error
+    if log:  # an edge at or below zero is nowhere on a logarithmic axis
+        low = np.where(low > 0, low, y / 10)
+    quiet: Json = {"type": "scatter", "mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "x": list(series.x)}
+    edge = quiet | same | {"showlegend": False}
+    return [edge | {"y": _gaps(low)}, edge | {"y": _gaps(high), "fill": "tonexty", "fillcolor": faint(ink, 0.18)}]
+
+
+def _error_bars(series: Series) -> Json:
+    return {} if series.error is None else {"error_y": {"type": "data", "array": _gaps(series.error), "thickness": 1.2, "width": 3}}
+
+
+def _gaps(values: "Sequence[float] | np.ndarray") -> list[float | None]:
+    """JSON has no NaN; plotly takes null as a gap. Six digits are more than the eye sees, and a third of the file."""
+    return [float(f"{value:.6g}") if np.isfinite(value) else None for value in values]
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

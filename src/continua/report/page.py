@@ -1,13 +1,19 @@
-"""What a page is made of: figures, tables, grids of maps and sentences, all plain data. Drawing them is the other files' business."""
+"""What a page is made of: figures, tables, grids of maps and sentences, all plain data; and several pages as one.
+
+Drawing them is the other files' business.
+"""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypedDict, TypeVar
 
 import numpy as np
 
 from continua.errors import ConfigError
+
+Style = Literal["line", "points", "both", "bars", "steps"]
+Spread = Literal["bars", "band"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,16 @@ class Axis:
         return f"{self.label} ({self.unit})" if self.unit else self.label
 
 
+class Look(TypedDict, total=False):
+    """How a series is drawn: those fields of `Series` that are not its numbers."""
+
+    style: Style
+    spread: Spread
+    dashed: bool
+    colour: int | None
+    dash: int | None
+
+
 @dataclass(frozen=True)
 class Series:
     """One curve, cloud or set of bars: y against x, ± `error` where there is a spread. NaN leaves a gap.
@@ -43,8 +59,8 @@ class Series:
     x: Sequence[float] | Sequence[str] | np.ndarray
     y: Sequence[float] | np.ndarray
     error: Sequence[float] | np.ndarray | None = None
-    style: Literal["line", "points", "both", "bars", "steps"] = "line"
-    spread: Literal["bars", "band"] = "bars"
+    style: Style = "line"
+    spread: Spread = "bars"
     dashed: bool = False
     colour: int | None = None
     dash: int | None = None
@@ -161,7 +177,7 @@ class Maps:
     title: str
     rows: Sequence[str]
     columns: Sequence[str]
-    values: Any
+    values: np.ndarray
     label: str
     caption: str = ""
     one_scale: bool = False
@@ -179,6 +195,7 @@ class Maps:
 
 
 Part = str | Figure | Table | Maps
+Kind = TypeVar("Kind", str, Figure, Table, Maps)
 
 
 @dataclass(frozen=True)
@@ -193,7 +210,7 @@ class Page:
         object.__setattr__(self, "parts", tuple(self.parts))
         object.__setattr__(self, "sections", tuple(self.sections))
 
-    def every(self, kind: type) -> list[Any]:
+    def every(self, kind: type[Kind]) -> list[Kind]:
         """All parts of one kind, of this page and its sections, in order."""
         here = [part for part in self.parts if isinstance(part, kind)]
         return here + [part for section in self.sections for part in section.every(kind)]
@@ -220,11 +237,72 @@ def cell_text(cell: Cell, digits: int | None = None) -> str:
     return cell
 
 
-def _plain_list(values: Any) -> tuple[Any, ...]:
+def _plain_list(values: Any) -> tuple[float | str, ...]:
     """Numbers of NumPy and PyTorch as Python's own, all of them floats; names as they are."""
-    found = values.tolist() if hasattr(values, "tolist") else [_plain_cell(value) for value in values]
-    return tuple(value if isinstance(value, str) else math.nan if value is None else float(value) for value in found)
+    plain = values.tolist() if hasattr(values, "tolist") else [_plain_cell(value) for value in values]
+    return tuple(value if isinstance(value, str) else math.nan if value is None else float(value) for value in plain)
 
 
 def _plain_cell(cell: Any) -> Any:
     return cell.item() if hasattr(cell, "item") else cell
+
+
+# --- the same page about several runs as one: their curves in one figure, their rows in one table -------------------------
+
+
+def overlaid(pages: Mapping[str, Page]) -> Page:
+    """One page of several that present the same question, by the name of each run."""
+    first, *_ = pages.values()
+    shared: dict[tuple[type, str], Figure | Table] = {}
+    for page in sorted(pages.values(), key=lambda page: -len(page.parts)):  # some runs have figures that others lack: a solver's cost
+        shared = {(type(part), part.name): part for part in page.parts if isinstance(part, Figure | Table)} | shared
+    parts: list[Part] = []
+    for part in shared.values():
+        by_run = {run: same for run, page in pages.items() if (same := _same(page, part))}
+        parts.append(_figure(part, by_run) if isinstance(part, Figure) else _table(part, by_run))
+    parts += [
+        replace(maps, name=f"{maps.name}-{place}", title=f"{run}: {maps.title}")
+        for place, (run, page) in enumerate(pages.items())
+        for maps in page.every(Maps)
+    ]
+    return Page(first.title, [*_sentences(pages), *parts])
+
+
+def _same(page: Page, part: Part) -> "Figure | Table | None":
+    return next((p for p in page.parts if isinstance(p, Figure | Table) and isinstance(part, type(p)) and p.name == part.name), None)
+
+
+def _sentences(pages: Mapping[str, Page]) -> list[str]:
+    """What all say is said once; what differs is said of each run."""
+    sentences = {run: [part for part in page.parts if isinstance(part, str)] for run, page in pages.items()}
+    everyone = [text for text in next(iter(sentences.values())) if all(text in texts for texts in sentences.values())]
+    own = {run: " ".join(text for text in texts if text not in everyone) for run, texts in sentences.items()}
+    return [*everyone, *(f"{run}: {text}" for run, text in own.items() if text)]
+
+
+def _figure(figure: Figure, same: "Mapping[str, Figure | Table]") -> Figure:
+    """Colours are for runs where line styles already tell a run's series apart."""
+    several = max(len(_series(other)) for other in same.values()) > 1
+    styles = [(series.style, series.dashed) for series in figure.series]
+    by_run = len(set(styles)) == len(styles)
+    series = [
+        replace(curve, name=f"{run}: {curve.name}" if several else run, **_look(place, by_run, several))
+        for place, (run, other) in enumerate(same.items())
+        for curve in _series(other)
+    ]
+    return replace(figure, series=series)
+
+
+def _look(place: int, by_run: bool, several: bool) -> Look:
+    """A run's colour; and its dash, where dashes do not tell its own series apart."""
+    colour = place if by_run else None
+    return {"colour": colour} if several else {"colour": colour, "dash": place}
+
+
+def _series(part: "Figure | Table") -> Sequence[Series]:
+    return part.series if isinstance(part, Figure) else ()
+
+
+def _table(table: Table, same: "Mapping[str, Figure | Table]") -> Table:
+    rows = [(run, *row) for run, other in same.items() if isinstance(other, Table) for row in other.rows]
+    return replace(table, columns=("run", *table.columns), rows=rows)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeGuard, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -19,12 +19,12 @@ def to_plain(value: Any, arrays: dict[str, np.ndarray] | None = None, where: str
     With `arrays`, large arrays go there under the name of their field, and {"array": name} stands for them.
     """
     if is_dataclass(value) and not isinstance(value, type):
-        found = {}
+        record = {}
         for item in fields(value):
             inside = getattr(value, item.name)
             if not _is_default(inside, item.default):
-                found[item.name] = to_plain(inside, arrays, f"{where}.{item.name}" if where else item.name)
-        return found
+                record[item.name] = to_plain(inside, arrays, f"{where}.{item.name}" if where else item.name)
+        return record
     if hasattr(value, "detach"):  # a tensor; this room does not import PyTorch
         value = getattr(value, "detach")().cpu().numpy()  # noqa: B009 - the type checker knows no detach here
     if isinstance(value, np.ndarray):
@@ -63,7 +63,7 @@ def from_plain(hint: Any, data: Any, arrays: Mapping[str, np.ndarray] | None = N
     return float(data) if hint is float else data
 
 
-def _kept_apart(data: Any) -> bool:
+def _kept_apart(data: object) -> TypeGuard[dict[str, str]]:
     return isinstance(data, dict) and set(data) == {"array"}
 
 
@@ -77,11 +77,11 @@ def _scalar(value: Any, where: str) -> Any:
     raise ConfigError(f"{where or 'value'} is a {type(value).__name__}; results hold numbers, text, lists, arrays and dataclasses of these")
 
 
-def _is_default(value: Any, default: Any) -> bool:
+def _is_default(value: object, default: object) -> bool:
     return default is not MISSING and type(value) is type(default) and not isinstance(value, np.ndarray) and value == default
 
 
-def _fitting(kinds: Sequence[Any], data: Any) -> Any:
+def _fitting(kinds: Sequence[Any], data: object) -> Any:
     """Which type of a union the data is."""
     records = [kind for kind in kinds if is_dataclass(kind)]
     if data is None:
@@ -97,6 +97,6 @@ def _fitting(kinds: Sequence[Any], data: Any) -> Any:
     return float if float in kinds and isinstance(data, int | str) and str not in kinds else Any
 
 
-def _array(data: Any) -> np.ndarray:
-    found = np.asarray(data)
-    return found if found.dtype.kind in "bif" else np.asarray(data, dtype=np.float64)  # null is NaN
+def _array(data: object) -> np.ndarray:
+    array = np.asarray(data)
+    return array if array.dtype.kind in "bif" else np.asarray(data, dtype=np.float64)  # null is NaN

@@ -1,17 +1,22 @@
-"""docs/results.md from results/*/*.json: what really was run, beside what the papers print. `make results` calls this."""
+"""Entries of results, plain data in results/*/*.json, and docs/results.md from them: what really was run, beside what the papers print.
+
+`make results` calls `main`.
+"""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from continua.errors import ConfigError
+from continua.files import write_text
 from continua.report.draw import draw_figure
-from continua.report.files import markdown, write_text
 from continua.report.page import Figure, Maps, Page, Part
 from continua.report.plain import from_plain, to_plain
+from continua.report.text import markdown
 
+VERSION = 2  # of the format of entries; version 1 had claims as sentences among the notes, and no study or scale
 PICTURES = "pictures/results"
 HEAD = """# Results
 
@@ -20,39 +25,125 @@ format, and the weights beside some of them, are described in `results/README.md
 says what was reduced, and its numbers are comparable with the printed ones only as far as that allows.
 """
 
+Verdict = Literal["holds", "fails", "undecided"]
+SAID: Mapping[Verdict, str] = {"holds": "holds here", "fails": "does not hold here", "undecided": "cannot be told from these runs"}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement of a paper, and what became of it here.
+
+    test       how it was decided, in words: "difference of means"
+    statistic  the number that decided, held against `threshold`
+    p_value    of the test, where it has one; `interval`: from where to where the statistic may lie
+    """
+
+    hypothesis: str
+    verdict: Verdict
+    test: str = ""
+    statistic: float | None = None
+    threshold: float | None = None
+    p_value: float | None = None
+    interval: tuple[float, float] | None = None
+
+    @property
+    def said(self) -> str:
+        """The verdict in words."""
+        return SAID[self.verdict]
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A number that a paper prints, whose it is, and which cell of our tables stands beside it.
+
+    of      whose number it is, in the paper's words; `note`: what else belongs to it ("top-1")
+    about   whether the paper gives it as approximate
+    row     the first cells of our row (default: `of`); `column`: the label of our column
+    """
+
+    value: float
+    of: str
+    column: str
+    row: tuple[str, ...] = ()
+    error: float | None = None
+    unit: str = ""
+    digits: int = 2
+    note: str = ""
+    about: bool = False
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The first cells of our row."""
+        return self.row or (self.of,)
+
+    @property
+    def text(self) -> str:
+        """As people read it: 44.5 ± 0.8 % (DCN-ODE, 52 per class)."""
+        numbers = " ± ".join(f"{number:.{self.digits}f}" for number in (self.value, self.error) if number is not None)
+        return " ".join(word for word in ("about" if self.about else "", numbers, self.unit, self.note, f"({self.of})") if word)
+
+
+@dataclass(frozen=True)
+class RunOfEntry:
+    """A run that an entry's numbers are from: which row of the study, which seed, the name of its folder."""
+
+    row: str
+    seed: int
+    folder: str
+
 
 @dataclass(frozen=True)
 class Entry:
-    """One real run or table: what was asked, how to run it again, what differs from the paper, the numbers. All text is for readers."""
+    """One real run or table: what was asked, how to run it again, what differs from the paper, the numbers, what they say about its claims.
+
+    `study` and `scale` name the study that was carried out; both are empty in an entry written by hand. `printed` is the published number
+    that stands for the whole, or a statement without one.
+    """
 
     title: str
     paper: str
     asked: str
     commands: Sequence[str]
     reduced: Sequence[str]
-    environment: dict[str, Any]
+    environment: Mapping[str, Any]
     parts: Sequence[Part]
     notes: Sequence[str] = ()
-    runs: Sequence[dict[str, Any]] = ()  # of a study: row, seed and folder's name of each
+    study: str = ""
+    scale: str = ""
+    printed: Printed | str = ""
+    claims: Sequence[Claim] = ()
+    runs: Sequence[RunOfEntry] = ()
 
     def write(self, target: Path) -> Path:
         """As the JSON file that `make results` reads."""
-        return write_text(target, json.dumps(to_plain(self), indent=1, ensure_ascii=False) + "\n")
+        return write_text(target, json.dumps({"version": VERSION, **to_plain(self)}, indent=1, ensure_ascii=False) + "\n")
 
 
 def read_entry(path: Path) -> Entry:
     """An entry from its file, every key checked."""
     try:
         data = json.loads(path.read_text("utf-8"))
-        known, needed = ({item.name for item in fields(Entry) if some or item.default is MISSING} for some in (True, False))
-        wrong = sorted(set(data) - known), sorted(needed - set(data))
-        if wrong != ([], []):
-            raise ConfigError(f"{path.name} has unknown keys {wrong[0]} and lacks {wrong[1]}; results/README.md shows the format")
+        version = data.pop("version", 1)
+        if version != VERSION:
+            raise ConfigError(
+                f"{path.name} is an entry of format {version}, expected {VERSION}; write it again: `continua reproduce ID --keep FOLDER`, "
+                f"or by hand as results/README.md shows"
+            )
+        known = {item.name for item in fields(Entry)}
+        needed = {item.name for item in fields(Entry) if item.default is MISSING}
+        if not needed <= set(data) <= known:
+            unknown, missing = sorted(set(data) - known), sorted(needed - set(data))
+            raise ConfigError(f"{path.name} has unknown keys {unknown} and lacks {missing}; results/README.md shows the format")
         return from_plain(Entry, data)
     except (ValueError, TypeError, AttributeError) as error:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(f"{path.name} is not an entry of results ({error}); results/README.md shows the format") from None
+
+
+def claim_line(claim: Claim) -> str:
+    """A claim as a sentence in Markdown."""
+    return f"Claim: {claim.hypothesis} — **{claim.said}**."
 
 
 def results_page(folder: Path) -> str:
@@ -87,8 +178,8 @@ def _entry_text(entry: Entry, stem: str) -> str:
     for part in named:  # maps are pixels, so PNG; curves are lines, so SVG
         text += markdown(Page("", [part]), _kind(part), folder=f"{PICTURES}/").partition("\n\n")[2] + "\n"
     lines = [f"## {entry.title}", "", f"*{entry.paper}.* {entry.asked}", "", text.strip(), ""]
-    for note in entry.notes:
-        lines += [note, ""]
+    for said in [*map(claim_line, entry.claims), *entry.notes]:
+        lines += [said, ""]
     reduced = "; ".join(entry.reduced)
     lines += [f"Reduced from the paper: {reduced}." if reduced else "Nothing was reduced from the paper's setting.", ""]
     lines += ["```sh", *entry.commands, "```", ""]
@@ -104,7 +195,7 @@ def _stem(path: Path, folder: Path) -> str:
     return "-".join(path.relative_to(folder).with_suffix("").parts)
 
 
-def entry_environment(environment: dict[str, Any]) -> dict[str, Any]:
+def entry_environment(environment: Mapping[str, Any]) -> dict[str, Any]:
     """From a run's environment.json what a reader may want to know, and nothing about whose machine it was."""
     packages = environment.get("packages", {})
     versions = {name: packages[name] for name in ("torch", "continua") if name in packages}

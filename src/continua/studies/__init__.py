@@ -1,32 +1,42 @@
-"""Every table and figure of the papers as a declaration: runs + question + published value. `continua reproduce ID` carries one out."""
+"""Every table and figure of the papers as a declaration: runs + question + published value. `continua reproduce ID` carries one out.
 
-from continua.studies.by_sweep import sweep_trainer
-from continua.studies.claims import verdict
-from continua.studies.compare import comparison, in_standard_errors, over_seeds
-from continua.studies.known import STUDIES, find_studies, find_study
-from continua.studies.listing import study_states
-from continua.studies.overview import asked_for, report_page
-from continua.studies.reproduce import Reproduction, keep, reproduce, train_here
-from continua.studies.study import SCALES, Claim, Finding, Row, Setting, Study
+A study of your own is a `Study`, registered: docs/own-parts.md has a whole one.
+"""
+
+from continua.report import Claim, Printed
+from continua.studies.catalogue import STUDIES, find_studies, find_study, register_study
+from continua.studies.compare import Tally, claim_above, claim_ahead, claim_that, comparison, in_standard_errors, over_seeds, verdict
+from continua.studies.overview import asked_for, report_page, study_states
+from continua.studies.reproduction import Reproduction, keep, reproduce
+from continua.studies.runs import Runs, sweep_trainer, train_here
+from continua.studies.study import SCALES, Finding, Row, Setting, Study, smoke
 
 __all__ = [
     "SCALES",
     "STUDIES",
     "Claim",
     "Finding",
+    "Printed",
     "Reproduction",
     "Row",
+    "Runs",
     "Setting",
     "Study",
+    "Tally",
     "asked_for",
+    "claim_above",
+    "claim_ahead",
+    "claim_that",
     "comparison",
     "find_studies",
     "find_study",
     "in_standard_errors",
     "keep",
     "over_seeds",
+    "register_study",
     "report_page",
     "reproduce",
+    "smoke",
     "study_states",
     "sweep_trainer",
     "train_here",

@@ -5,11 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from continua.models import create_model, model_entry
-from continua.report import Axis, Cell, Column, Figure, PlusMinus, Series, Table
-from continua.studies.compare import ahead, comparison, over_seeds
+from continua.report import Axis, Cell, Column, Figure, PlusMinus, Printed, Series, Table
+from continua.studies.compare import claim_ahead, claim_that, comparison, over_seeds
 from continua.studies.runs import Runs
-from continua.studies.settings import CPU_EPOCHS, DCN_SETTINGS
-from continua.studies.study import Claim, Finding, Row, Setting, Study
+from continua.studies.study import FIXED_STEPS, OF_FORMULAS, Finding, Row, Setting, Study, smoke
 
 PAPER = "DCN"
 NAMES = {
@@ -26,6 +25,59 @@ NAMES = {
 }
 THREE = ("ResNet-blocks", "ODE-Net", "DCN-ODE")
 
+# --- the scales ---------------------------------------------------------------------------------------------------------
+
+# How long DCNs train at cpu, by images per class: long enough that DCN-ODE and ResNet-blocks fit their training images.
+CPU_EPOCHS = {8: 240, 16: 160, 32: 120, 52: 120}
+
+# DCN. Half the widths with as many channels in a group as at full width, steps of length 1 and hybrid N-jets: about ten times as fast.
+# Small batches, because on so few images what counts is the number of updates; the learning rate is smaller in proportion.
+DCN_CPU = Setting(
+    seeds=3,
+    threads=1,
+    change=dict(
+        model_options=dict(channels=[16, 32, 64], norm_groups=16, solver=FIXED_STEPS),
+        per_class=52,
+        epochs=CPU_EPOCHS[52],
+        batch_size=16,
+        optimiser=dict(lr=0.0125),
+        schedule=dict(kind="cosine", milestones=[]),
+        length_by_per_class={},
+    ),
+    by_model={
+        "odenet": dict(model_options=dict(solver=dict(steps=1))),
+        **{name: dict(model_options=dict(conv_options=dict(discretisation="hybrid"))) for name in ("dcn_ode", "dcn_full")},
+    },
+    look=dict(limit=1000, batch_size=250),
+    reduced=[
+        "widths 16, 32, 64 instead of 32, 64, 128, in groups of as many channels",
+        "steps of rk4 of length 1 (two for T = 2, one for T = 1) with the direct gradient instead of dopri5 at tolerance 1e-3",
+        "N-jets with one σ per layer discretised in the hybrid way instead of sampled",
+        "batches of 16 at learning rate 0.0125 instead of 128 at 0.1, falling by a cosine instead of two drops",
+        "float32, one thread per run",
+    ],
+)
+SETTINGS: Mapping[str, Setting] = {
+    "smoke": smoke(model_options=dict(channels=[4, 4, 8], stem_padding=1, solver=dict(method="rk4", steps=1, gradient="direct"))),
+    "cpu": DCN_CPU,
+    "paper": Setting(seeds=3),
+}
+
+
+def _cpu(**changes: Any) -> Mapping[str, Setting]:
+    """The paper's settings with a scale `cpu` of this study's own."""
+    return {**SETTINGS, "cpu": replace(DCN_CPU, **changes)}
+
+
+_SUBSET = f"52 training images per class instead of 5,000, and {CPU_EPOCHS[52]} epochs instead of 100"
+_BY_SIZE = (
+    f"{', '.join(map(str, CPU_EPOCHS.values()))} epochs for {', '.join(map(str, CPU_EPOCHS))} images per class "
+    "instead of 3,000, 2,000, 1,500, 1,000"
+)
+PLAIN = _cpu(reduced=[_SUBSET, *DCN_CPU.reduced])
+
+# --- rows ---------------------------------------------------------------------------------------------------------------
+
 
 def rows_of(*labels: str, recipe: str = "dcn") -> list[Row]:
     """Models of the zoo by the names the paper gives them."""
@@ -33,7 +85,7 @@ def rows_of(*labels: str, recipe: str = "dcn") -> list[Row]:
 
 
 def parameters_of(runs: Runs) -> dict[str, Cell]:
-    return {label: int((some[0].run.result or {})["parameters"]) for label, some in runs.by_label.items()}
+    return {label: int((row[0].run.result or {})["parameters"]) for label, row in runs.by_label.items()}
 
 
 def printed_parameters(labels: Sequence[str]) -> dict[str, Cell]:
@@ -42,7 +94,7 @@ def printed_parameters(labels: Sequence[str]) -> dict[str, Cell]:
 
 # --- Table 1 ----------------------------------------------------------------------------------------------------------
 
-TABLE1: Mapping[str, Any] = {
+TABLE1: Mapping[str, PlusMinus] = {
     "ResNet-blocks": PlusMinus(89.01, 0.17),
     "ResNet-SRF-blocks": PlusMinus(88.26, 0.03),
     "ResNet-SRF-full": PlusMinus(89.32, 0.39),
@@ -53,15 +105,15 @@ TABLE1: Mapping[str, Any] = {
 }
 
 
-def accuracies(runs: Runs, printed: Mapping[str, Any], name: str, title: str, **more: Any) -> Table:
+def accuracies(runs: Runs, printed: Mapping[str, PlusMinus], name: str, title: str) -> Table:
     """Test accuracy of every row beside the printed one, with parameters."""
     extra: dict[str, Mapping[str, Cell]] = {"parameters": parameters_of(runs)}
-    return comparison(name, title, runs.values("test_accuracy", 100), printed, label="accuracy", unit="%", digits=2, extra=extra, **more)
+    return comparison(name, title, runs.values("test_accuracy", 100), printed, label="accuracy", unit="%", digits=2, extra=extra)
 
 
 def _table1(runs: Runs) -> Finding:
-    found = runs.values("test_accuracy", 100)
-    means = {label: one.value for label in TABLE1 if (one := over_seeds(found.get(label, []))) is not None}
+    accuracy = runs.values("test_accuracy", 100)
+    means = {label: mean.value for label in TABLE1 if (mean := over_seeds(accuracy.get(label, []))) is not None}
     continuous = [means[label] for label in ("DCN-ODE", "DCN-full") if label in means]
     close = min(continuous) >= means["ODE-Net"] - 2 * TABLE1["ODE-Net"].error if continuous and "ODE-Net" in means else None
     full = {label: create_parameters(label) for label in TABLE1}
@@ -74,8 +126,8 @@ def _table1(runs: Runs) -> Finding:
     return Finding(
         [accuracies(runs, TABLE1, "accuracy", "CIFAR-10 accuracy"), counts],
         [
-            Claim("DCN-ODE and DCN-full are on par with ODE-Net (within two of its printed standard deviations)", close),
-            Claim("DCN-ODE has fewer parameters than ODE-Net", full["DCN-ODE"] < full["ODE-Net"]),
+            claim_that("DCN-ODE and DCN-full are on par with ODE-Net (within two of its printed standard deviations)", close),
+            claim_that("DCN-ODE has fewer parameters than ODE-Net", full["DCN-ODE"] < full["ODE-Net"]),
         ],
     )
 
@@ -133,18 +185,17 @@ def _rows2a(scale: str) -> list[Row]:
 
 
 def _table2a(runs: Runs) -> Finding:
-    found, sizes = runs.values("test_accuracy", 100), SIZES[runs.scale]
+    accuracy, sizes = runs.values("test_accuracy", 100), SIZES[runs.scale]
     printed = {_label(model, size): values.get(size) for size in sizes for model, values in TABLE2A.items() if size in values}
-    table = comparison("accuracy", "Accuracy by images per class", found, printed, label="accuracy", unit="%", digits=1)
+    table = comparison("accuracy", "Accuracy by images per class", accuracy, printed, label="accuracy", unit="%", digits=1)
     series = []
     for place, model in enumerate(THREE):
-        ours = [over_seeds(found.get(_label(model, size), [])) for size in sizes]
-        values = [one.value if one else float("nan") for one in ours]
-        series.append(Series(model, sizes, values, [one.error if one else float("nan") for one in ours], style="both", colour=place))
+        ours = [over_seeds(accuracy.get(_label(model, size), [])) for size in sizes]
+        values = [mean.value if mean else float("nan") for mean in ours]
+        series.append(Series(model, sizes, values, [mean.error if mean else float("nan") for mean in ours], style="both", colour=place))
         theirs = [TABLE2A[model][size] for size in sizes]
-        series.append(
-            Series(f"{model}, printed", sizes, [one.value for one in theirs], [one.error for one in theirs], dashed=True, colour=place)
-        )
+        values, errors = [mean.value for mean in theirs], [mean.error for mean in theirs]
+        series.append(Series(f"{model}, printed", sizes, values, errors, dashed=True, colour=place))
     figure = Figure(
         "by_size",
         "Accuracy on little data",
@@ -155,10 +206,10 @@ def _table2a(runs: Runs) -> Finding:
     )
     claims = []
     for size in sizes:
-        dcn, ode, res = (found.get(_label(model, size), []) for model in ("DCN-ODE", "ODE-Net", "ResNet-blocks"))
+        dcn, ode, res = (accuracy.get(_label(model, size), []) for model in ("DCN-ODE", "ODE-Net", "ResNet-blocks"))
         if size >= 8:  # with 2 and 4 images the paper itself has no clear order
-            claims.append(Claim(f"with {size} images per class DCN-ODE is ahead of ODE-Net", ahead(dcn, ode)))
-            claims.append(Claim(f"with {size} images per class DCN-ODE is ahead of ResNet-blocks", ahead(dcn, res)))
+            claims.append(claim_ahead(f"with {size} images per class DCN-ODE is ahead of ODE-Net", dcn, ode))
+            claims.append(claim_ahead(f"with {size} images per class DCN-ODE is ahead of ResNet-blocks", dcn, res))
     return Finding([table, figure], claims)
 
 
@@ -190,9 +241,8 @@ def _table2b(runs: Runs) -> Finding:
         digits=4,
         caption="The printed percentages are read as hundredths of the mean squared error: 17.1 % as 0.0171.",
     )
-    return Finding(
-        [table], [Claim(f"DCN-ODE reconstructs better than {other}", ahead(ours[other], ours["DCN-ODE"])) for other in THREE[:2]]
-    )
+    claims = [claim_ahead(f"DCN-ODE reconstructs better than {other}", ours[other], ours["DCN-ODE"]) for other in THREE[:2]]
+    return Finding([table], claims)
 
 
 def _table3(runs: Runs) -> Finding:
@@ -210,10 +260,9 @@ TABLE4 = {"DCN σ(t)": PlusMinus(89.97, 0.30), "DCN σ(t²)": PlusMinus(89.93, 0
 
 def _table4(runs: Runs) -> Finding:
     printed = {"DCN-ODE": TABLE1["DCN-ODE"], **TABLE4}
-    found = runs.values("test_accuracy", 100)
-    claims = [
-        Claim(f"{label} is ahead of DCN-ODE with static filters", ahead(found.get(label, []), found.get("DCN-ODE", []))) for label in TABLE4
-    ]
+    accuracy = runs.values("test_accuracy", 100)
+    static = accuracy.get("DCN-ODE", [])
+    claims = [claim_ahead(f"{label} is ahead of DCN-ODE with static filters", accuracy.get(label, []), static) for label in TABLE4]
     return Finding([accuracies(runs, printed, "accuracy", "Filters that depend on depth")], claims)
 
 
@@ -238,38 +287,32 @@ def _rows5(scale: str) -> list[Row]:
 
 
 def _table5(runs: Runs) -> Finding:
-    found = runs.values("test_accuracy", 100)
-    best = max((sum(found[label]) / len(found[label]) for label in CONTROLS if found.get(label)), default=None)
-    base, spread = over_seeds(found.get("ODE-Net", [])), TABLE5["ODE-Net"].error
+    accuracy = runs.values("test_accuracy", 100)
+    best = max((sum(accuracy[label]) / len(accuracy[label]) for label in CONTROLS if accuracy.get(label)), default=None)
+    base, spread = over_seeds(accuracy.get("ODE-Net", [])), TABLE5["ODE-Net"].error
     holds = None if best is None or base is None else best <= base.value + 2 * spread
-    claim = Claim("neither CELU nor T = 2 raises ODE-Net's accuracy significantly (by two printed standard deviations)", holds)
+    claim = claim_that("neither CELU nor T = 2 raises ODE-Net's accuracy significantly (by two printed standard deviations)", holds)
     return Finding([accuracies(runs, TABLE5, "accuracy", "Controls of ODE-Net's design")], [claim])
 
 
-def _cpu(**changes: Any) -> Mapping[str, Setting]:
-    """The paper's settings with a scale `cpu` of this study's own."""
-    return {**DCN_SETTINGS, "cpu": replace(DCN_SETTINGS["cpu"], **changes)}
+def _printed(of: str, value: PlusMinus, digits: int = 2) -> Printed:
+    """An accuracy of a table, beside ours in the row of the same name."""
+    return Printed(value.value, of, "ours, accuracy", error=value.error, unit="%", digits=digits)
 
-
-_SUBSET = f"52 training images per class instead of 5,000, and {CPU_EPOCHS[52]} epochs instead of 100"
-_BY_SIZE = (
-    f"{', '.join(map(str, CPU_EPOCHS.values()))} epochs for {', '.join(map(str, CPU_EPOCHS))} images per class "
-    "instead of 3,000, 2,000, 1,500, 1,000"
-)
-_REDUCED = DCN_SETTINGS["cpu"].reduced
-PLAIN = _cpu(reduced=[_SUBSET, *_REDUCED])
 
 STUDIES = [
     Study("dcn/table1", f"{PAPER}, Table 1", "accuracy and parameters of the seven models", "Are DCNs as accurate with fewer parameters?",
-          PLAIN, _table1, lambda scale: rows_of(*TABLE1), printed="89.46 ± 0.16 % (DCN-ODE)"),
+          PLAIN, _table1, lambda scale: rows_of(*TABLE1), printed=_printed("DCN-ODE", TABLE1["DCN-ODE"])),
     Study("dcn/table2a", f"{PAPER}, Table 2a and slides", "small data", "Is DCN-ODE ahead of its baselines on little data?",
-          _cpu(reduced=[_BY_SIZE, *_REDUCED]), _table2a, _rows2a, printed="44.5 ± 0.8 % (DCN-ODE, 52 per class)"),
+          _cpu(reduced=[_BY_SIZE, *DCN_CPU.reduced]), _table2a, _rows2a,
+          printed=_printed(_label("DCN-ODE", 52), TABLE2A["DCN-ODE"][52], digits=1)),
     Study("dcn/table2b", f"{PAPER}, Table 2b", "reconstruction", "How well can images be reconstructed from the features of block 3?",
-          _cpu(reduced=[_SUBSET, "20 epochs of the decoder instead of 50", *_REDUCED]), _table2b, rows2b, printed="0.0171 (DCN-ODE)"),
+          _cpu(reduced=[_SUBSET, "20 epochs of the decoder instead of 50", *DCN_CPU.reduced]), _table2b, rows2b,
+          printed=Printed(0.0171, "DCN-ODE", "ours, error", digits=4)),
     Study("dcn/table3", f"{PAPER}, Table 3", "meta-parametrised variants", "How do filters depend on depth?",
-          {scale: Setting(seeds=0) for scale in DCN_SETTINGS}, _table3),
+          OF_FORMULAS, _table3),
     Study("dcn/table4", f"{PAPER}, Table 4", "accuracy of meta-parametrised variants", "Do filters that depend on depth do better?",
-          PLAIN, _table4, lambda scale: rows_of("DCN-ODE", *TABLE4), printed="89.97 ± 0.30 % (DCN σ(t))"),
+          PLAIN, _table4, lambda scale: rows_of("DCN-ODE", *TABLE4), printed=_printed("DCN σ(t)", TABLE4["DCN σ(t)"])),
     Study("dcn/table5", f"{PAPER}, Table 5", "ODE-Net with T = 2, CELU, both", "Do DCN's design choices favour it unfairly?",
-          PLAIN, _table5, _rows5, printed="89.60 ± 0.28 % (ODE-Net)"),
+          PLAIN, _table5, _rows5, printed=_printed("ODE-Net", TABLE5["ODE-Net"])),
 ]  # fmt: skip

@@ -1,20 +1,19 @@
 """The figures of the DCN paper, asked of the networks that its tables train."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
 
-from continua.analysis import Contrast, find_question, short_name
-from continua.report import Axis, Column, Figure, Maps, Part, Series, Table
+from continua.analysis import Contrast, find_question, savings, short_name
+from continua.report import Axis, Column, Figure, Look, Maps, Part, Series, Table
+from continua.studies.compare import claim_above, claim_that
 from continua.studies.dcn import PAPER, PLAIN, THREE, decoder_label, rows2b, rows_of
 from continua.studies.dcn import STUDIES as TABLES
 from continua.studies.runs import Runs
-from continua.studies.settings import DCN_SETTINGS
-from continua.studies.study import Claim, Finding, Setting, Study
+from continua.studies.study import OF_FORMULAS, Finding, Row, Setting, Study
 
 CONTRAST, COMPLETION, SCALES, RECONSTRUCTION = map(find_question, ("contrast", "pattern_completion", "scales", "reconstruction"))
 
@@ -78,36 +77,46 @@ def _orders() -> list[tuple[int, int]]:
 def _fig3a(runs: Runs) -> Finding:
     series, claims = [], []
     for place, label in enumerate(("DCN-ODE", "DCN-full")):
-        found = [runs.ask(SCALES, [subject]).result for subject in runs.subjects(label)]
-        typical = np.stack([one.typical for one in found])
-        names = [short_name(layer.name) for layer in found[0].layers]
-        spread = typical.std(0, ddof=1) if len(found) > 1 else None
+        networks = [runs.ask(SCALES, [subject]).result for subject in runs.subjects(label)]
+        typical = np.stack([scales.typical for scales in networks])
+        names = [short_name(layer.name) for layer in networks[0].layers]
+        spread = typical.std(0, ddof=1) if len(networks) > 1 else None
         series.append(Series(label, names, typical.mean(0), spread, style="both", colour=place))
-        rising = float(np.mean([one.correlation for one in found]))
-        claims.append(Claim(f"σ grows with depth in {label} (rank correlation {rising:+.2f})", rising > 0))
+        rising = float(np.mean([scales.correlation for scales in networks]))
+        hypothesis = f"σ grows with depth in {label} (rank correlation {rising:+.2f})"
+        claims.append(claim_above(hypothesis, rising, test="mean rank correlation of σ with depth"))
     axis = Axis("layer, from input to output")
-    series.sort(key=lambda one: -len(one.x))  # who has all layers first: names stand in the order in which they first appear
+    series.sort(key=lambda curve: -len(curve.x))  # who has all layers first: names stand in the order in which they first appear
     return Finding([Figure("sigma_by_depth", "Learned σ by depth", axis, Axis("σ", "pixels"), series)], claims)
 
 
 def _fig3b(runs: Runs) -> Finding:
     answer = runs.ask(SCALES, runs.subjects("DCN σ_ji")[:1])
-    found = answer.result.distributions
     parts = [part for part in answer.page.parts if isinstance(part, Figure | Table) and part.name in ("distribution", "distributions")]
-    claims = [Claim(f"σ_ji of {one.where} are skewed to the right (skewness {one.skewness:+.2f})", one.skewness > 0) for one in found]
+    claims = [
+        claim_above(f"σ_ji of {block.where} are skewed to the right (skewness {block.skewness:+.2f})", block.skewness, test="skewness")
+        for block in answer.result.distributions
+    ]
     return Finding(parts, claims)
 
 
 def _fig3c(runs: Runs) -> Finding:
     series, at = [], {}
     for place, label in enumerate(THREE):
-        found = [runs.ask(COMPLETION, [subject]).result for subject in runs.subjects(label)]
-        values = 100 * np.array([one.accuracies for one in found])
-        spread = values.std(0, ddof=1) if len(found) > 1 else None
-        series.append(Series(label, found[0].sizes, values.mean(0), spread, style="both", colour=place))
+        networks = [runs.ask(COMPLETION, [subject]).result for subject in runs.subjects(label)]
+        values = 100 * np.array([completion.accuracies for completion in networks])
+        spread = values.std(0, ddof=1) if len(networks) > 1 else None
+        series.append(Series(label, networks[0].sizes, values.mean(0), spread, style="both", colour=place))
         at[label] = values.mean(0) / values.mean(0)[0]
     kept = {label: float(values[1:].mean()) for label, values in at.items()}
-    claims = [Claim(f"DCN-ODE keeps more of its accuracy under a mask than {other}", kept["DCN-ODE"] > kept[other]) for other in THREE[:2]]
+    claims = [
+        claim_above(
+            f"DCN-ODE keeps more of its accuracy under a mask than {other}",
+            kept["DCN-ODE"] - kept[other],
+            test="difference of the shares kept, means over masks and seeds",
+        )
+        for other in THREE[:2]
+    ]
     figure = Figure("accuracy", "Accuracy against the size of the mask", Axis("side of the mask", "pixels"), Axis("accuracy", "%"), series)
     table = Table(
         "kept",
@@ -121,7 +130,7 @@ def _fig3c(runs: Runs) -> Finding:
 # --- Figures 4, 6, 7 ------------------------------------------------------------------------------------------------------
 
 
-def _maps(labels: Sequence[str]) -> Any:
+def _maps(labels: Sequence[str]) -> Callable[[Runs], Finding]:
     def ask(runs: Runs) -> Finding:
         parts: list[Part] = []
         curves, holes, claims = [], [], []
@@ -130,11 +139,12 @@ def _maps(labels: Sequence[str]) -> Any:
             d = answer.result.difference
             parts += [_renamed(part, label, place) for part in answer.page.every(Maps)]
             scaled = [t / max(d.times[-1], 1e-9) for t in d.times]
-            look: dict[str, Any] = dict(spread="band", style="both" if len(d.times) < 5 else "line", colour=place)
+            look: Look = {"spread": "band", "style": "both" if len(d.times) < 5 else "line", "colour": place}
             curves.append(Series(label, scaled, d.mean, d.std, **look))
             holes.append(Series(label, scaled, d.inside_mean, d.inside_std, **look))
             if label == "DCN-ODE":
-                claims.append(Claim(f"D falls within block 1 of DCN-ODE (for {d.falls:.0%} of the images)", d.mean[-1] < d.mean[0]))
+                hypothesis = f"D falls within block 1 of DCN-ODE (for {d.falls:.0%} of the images)"
+                claims.append(claim_above(hypothesis, d.mean[0] - d.mean[-1], test="mean D at the start minus at the end"))
         axis = Axis("t / T (residual network: before and after the block)")
         parts.append(Figure("difference", "Difference between features of intact and masked images", axis, Axis("D(t)"), curves))
         unit = Axis("mean difference", "standard deviations of the intact map")
@@ -156,7 +166,7 @@ def _fig4b(runs: Runs) -> Finding:
     parts: list[Part] = []
     gain: dict[str, float] = {}
     kept: dict[str, float] = {}
-    savings: dict[str, Contrast] = {}
+    results: dict[str, Contrast] = {}
     curves: dict[str, list[Series]] = {"accuracy": [], "nfe_block_1": [], "nfe_all": []}
     template: dict[str, Figure] = {}
     for place, label in enumerate(("DCN-ODE", "ODE-Net")):
@@ -164,31 +174,39 @@ def _fig4b(runs: Runs) -> Finding:
         for name in curves:
             figure = next(part for part in answer.page.every(Figure) if part.name == name)
             curves[name] += [_of(series, label, place) for series in figure.series]
-        found = {curve.mode: np.array(curve.accuracy) for curve in answer.result.curves}
-        gain[label] = float((found["scaled"] - found["naive"]).mean())
-        kept[label] = float(found["scaled"].mean() / answer.result.plain.accuracy)
+        by_mode = {curve.mode: np.array(curve.accuracy) for curve in answer.result.curves}
+        gain[label] = float((by_mode["scaled"] - by_mode["naive"]).mean())
+        kept[label] = float(by_mode["scaled"].mean() / answer.result.plain.accuracy)
         parts.append(
             f"{label}: scaling T of block 1 with c changes the accuracy by {100 * gain[label]:+.1f} points on average over c, "
             f"which keeps {kept[label]:.0%} of that of the images as they are."
         )
-        savings[label] = answer.result
-        parts += [f"{label}: {part[0].lower()}{part[1:]}" for part in answer.page.parts if isinstance(part, str) and "inputs and T" in part]
+        results[label] = answer.result
+        parts += [f"{label}: {sentence[0].lower()}{sentence[1:]}" for sentence in savings(answer.result)]
         template = {part.name: part for part in answer.page.every(Figure)}
     figures = [Figure(name, template[name].title, template[name].x, template[name].y, series) for name, series in curves.items()]
-    cheaper = Claim(
+    cheaper = claim_that(
         f"scaling inputs and T of all blocks saves at least a third of DCN-ODE's evaluations for under {LOSS:.1%} of accuracy",
-        _saves(savings["DCN-ODE"]),
+        _saves(results["DCN-ODE"]),
     )
-    claims = [Claim(f"scaling T of block 1 with c makes {label} more robust to contrast", value > 0) for label, value in gain.items()]
-    claims.append(Claim("with T scaled, DCN-ODE keeps more of its accuracy than ODE-Net", kept["DCN-ODE"] > kept["ODE-Net"]))
+    claims = [
+        claim_above(
+            f"scaling T of block 1 with c makes {label} more robust to contrast",
+            value,
+            test="accuracy with T scaled minus without, mean over c",
+        )
+        for label, value in gain.items()
+    ]
+    more = kept["DCN-ODE"] - kept["ODE-Net"]
+    claims.append(claim_above("with T scaled, DCN-ODE keeps more of its accuracy than ODE-Net", more, test="difference of the shares kept"))
     return Finding([*parts, *figures], [*claims, cheaper])
 
 
-def _saves(found: Contrast) -> bool:
+def _saves(result: Contrast) -> bool:
     """The paper's saving, rounded: 60 instead of 102 evaluations is 41 %."""
-    curve = next(curve for curve in found.curves if curve.mode == "inputs")
-    fine = [sum(nfe) for nfe, accuracy in zip(curve.nfe, curve.accuracy, strict=True) if accuracy > found.plain.accuracy - LOSS]
-    return bool(fine) and min(fine) <= 2 / 3 * sum(found.plain.nfe)
+    curve = next(curve for curve in result.curves if curve.mode == "inputs")
+    fine = [sum(nfe) for nfe, accuracy in zip(curve.nfe, curve.accuracy, strict=True) if accuracy > result.plain.accuracy - LOSS]
+    return bool(fine) and min(fine) <= 2 / 3 * sum(result.plain.nfe)
 
 
 def _of(series: Series, label: str, place: int) -> Series:
@@ -223,7 +241,7 @@ def _fig5(runs: Runs) -> Finding:
     return Finding([shown, table])
 
 
-def _looked_at(words: str, **smoke: Any) -> Mapping[str, Setting]:
+def _looked_at(words: str, **smoke: object) -> Mapping[str, Setting]:
     """The settings of the tables, with what the figure's own analysis leaves out: at `cpu` in words, at `smoke` as options of it."""
     small = replace(PLAIN["smoke"], look={**PLAIN["smoke"].look, **smoke})
     return {**PLAIN, "smoke": small, "cpu": replace(PLAIN["cpu"], reduced=[*PLAIN["cpu"].reduced, words])}
@@ -242,23 +260,27 @@ _CONTRAST = _one_seed(
         "1,000 test images instead of 10,000, solved by dopri5 at tolerance 1e-3 although trained with fixed steps", contrasts=3, limit=10
     )
 )
-_FORMULA: Mapping[str, Setting] = {scale: Setting(seeds=0) for scale in DCN_SETTINGS}
-_JI = lambda scale: rows_of("DCN σ_ji")  # noqa: E731
-_PAIR = lambda scale: rows_of("DCN-ODE", "ODE-Net")  # noqa: E731
-_BASE = lambda scale: rows_of(*THREE)  # noqa: E731
+
+
+def _rows(*labels: str) -> Callable[[str], list[Row]]:
+    """The same models at every scale."""
+    return lambda scale: rows_of(*labels)
+
+
+_BASE = _rows(*THREE)
 
 STUDIES = [
-    Study("dcn/fig1", f"{PAPER}, Figure 1", "two filters as N-jets at two scales", "What does an N-jet look like?", _FORMULA, _fig1),
+    Study("dcn/fig1", f"{PAPER}, Figure 1", "two filters as N-jets at two scales", "What does an N-jet look like?", OF_FORMULAS, _fig1),
     Study("dcn/fig3a", f"{PAPER}, Figure 3a", "learned σ by depth", "Do receptive fields grow with depth?",
-          PLAIN, _fig3a, lambda scale: rows_of("DCN-ODE", "DCN-full"), printed="upward trend"),
+          PLAIN, _fig3a, _rows("DCN-ODE", "DCN-full"), printed="upward trend"),
     Study("dcn/fig3b", f"{PAPER}, Figure 3b", "distribution of σ_ji", "Are the scales of a layer log-normal?",
-          _ONE, _fig3b, _JI, printed="positive skew"),
+          _ONE, _fig3b, _rows("DCN σ_ji"), printed="positive skew"),
     Study("dcn/fig3c", f"{PAPER}, Figure 3c", "accuracy against mask size", "Who is robust to missing pixels?", _MASKED, _fig3c, _BASE,
           printed="DCNs marginally more robust"),
     Study("dcn/fig4a", f"{PAPER}, Figure 4a", "feature maps of intact and masked images", "Are patterns completed?",
-          _ONE, _maps(["DCN-ODE"]), lambda scale: rows_of("DCN-ODE"), printed="D(t) falls"),
+          _ONE, _maps(["DCN-ODE"]), _rows("DCN-ODE"), printed="D(t) falls"),
     Study("dcn/fig4b", f"{PAPER}, Figure 4b", "contrast", "Does integration time that follows contrast help?",
-          _CONTRAST, _fig4b, _PAIR, printed="60 instead of 102 evaluations at c = 0.06, with less than 0.5 % lost"),
+          _CONTRAST, _fig4b, _rows("DCN-ODE", "ODE-Net"), printed="60 instead of 102 evaluations at c = 0.06, with less than 0.5 % lost"),
     Study("dcn/fig5", f"{PAPER}, Figure 5", "reconstructed images", "What do the decoders of Table 2b make?",
           _one_seed(_DECODED), _fig5, rows2b, shows_images=True),
     Study("dcn/fig6", f"{PAPER}, Figure 6", "feature maps over t of three models", "What do block 1's features do?",

@@ -6,11 +6,10 @@ from typing import Any
 
 from continua.analysis import find_question
 from continua.models import model_entry
-from continua.report import Column, Maps, Part, PlusMinus, Table, overlaid
-from continua.studies.compare import over_seeds
+from continua.report import Column, Figure, Maps, Part, PlusMinus, Printed, Table, overlaid
+from continua.studies.compare import claim_above, over_seeds
 from continua.studies.runs import Runs
-from continua.studies.settings import FEATURES_SETTINGS, FIXED_STEPS
-from continua.studies.study import Claim, Finding, Row, Study
+from continua.studies.study import FIXED_STEPS, Finding, Row, Setting, Study, smoke
 
 PAPER = "ODE-Net features"
 NAMES = {"Residual Net": "residual_net", "Res-ODE Net": "res_ode_net", "ODE-only Net": "ode_only_net"}
@@ -28,6 +27,40 @@ FIGURE2: Mapping[str, tuple[float | None, float | None]] = {
 }
 STEPS, TRANSFER = find_question("steps"), find_question("transfer")
 ADAPTIVE: Mapping[str, Any] = dict(method="dopri5", rtol=1e-3, atol=1e-3, steps=None)
+
+# A quarter of the width, a tenth of the images.
+SETTINGS: Mapping[str, Setting] = {
+    "smoke": smoke(
+        model_options=dict(width=8, norm_groups=4),
+        holdout=0.2,
+        look=dict(data="digits", times=3, folds=2, cs=(0.1, 1.0), jobs=1, limit=60),
+    ),
+    "cpu": Setting(
+        seeds=1,
+        threads=1,
+        change=dict(
+            model_options=dict(width=64),
+            per_class=250,
+            epochs=12,
+            batch_size=32,
+            optimiser=dict(lr=0.025),
+            schedule=dict(kind="cosine"),
+        ),
+        look=dict(limit=2000, jobs=1),
+        reduced=[
+            "width 64 instead of 256",
+            "250 training images per class instead of 5,000",
+            "12 epochs instead of 200",
+            "batches of 32 at learning rate 0.025 instead of 128 at 0.1, falling by a cosine instead of on a plateau",
+            "two steps of rk4 with the direct gradient in training instead of dopri5 with the adjoint",
+            "2,000 images instead of 10,000 for steps and transfer",
+            "one seed, float32, one thread per run",
+        ],
+    ),
+    "paper": Setting(seeds=1),
+}
+# As many images of each of the 200 classes: of 2,000 drawn at random some classes would have too few to be cut into folds.
+_BY_CLASS = {**SETTINGS, "cpu": replace(SETTINGS["cpu"], look=dict(per_class=10, jobs=1))}
 
 
 def _rows(scale: str) -> list[Row]:
@@ -63,11 +96,14 @@ def _table1(runs: Runs) -> Finding:
         Column("steps per image, ours", digits=1),
         Column("steps per image, printed", digits=1),
     ]
-    more = mean["ODE-only Net"].value > mean["Res-ODE Net"].value
-    spread = mean["ODE-only Net"].error > mean["Res-ODE Net"].error
+    more = mean["ODE-only Net"].value - mean["Res-ODE Net"].value
+    spread = mean["ODE-only Net"].error - mean["Res-ODE Net"].error
     return Finding(
         [Table("table1", "Error, parameters and solver steps", columns, rows, "± of the steps is over images.")],
-        [Claim("ODE-only Net takes more steps than Res-ODE Net", more), Claim("its steps vary more from image to image", spread)],
+        [
+            claim_above("ODE-only Net takes more steps than Res-ODE Net", more, test="difference of the mean steps per image"),
+            claim_above("its steps vary more from image to image", spread, test="difference of the standard deviations over images"),
+        ],
     )
 
 
@@ -79,22 +115,30 @@ def _fig1(runs: Runs) -> Finding:
     return Finding(parts)
 
 
-def _own(part: Any, label: str, place: int) -> Any:
+def _own(part: Figure | Table | Maps, label: str, place: int) -> Part:
     return replace(part, name=f"{part.name}_{place}", title=f"{label}: {part.title}")
 
 
 def _fig2(runs: Runs) -> Finding:
     solvers = {label: None if label == "Residual Net" else ADAPTIVE for label in NAMES}
     answers = {label: runs.ask(TRANSFER, runs.subjects(label, solver=solver)[:1]) for label, solver in solvers.items()}
-    page = overlaid({label: found.page for label, found in answers.items()})
-    best = {label: max(found.result.points, key=lambda point: point.accuracy) for label, found in answers.items()}
-    last = {label: found.result.points[-1] for label, found in answers.items()}
+    page = overlaid({label: answer.page for label, answer in answers.items()})
+    best = {label: max(answer.result.points, key=lambda point: point.accuracy) for label, answer in answers.items()}
+    last = {label: answer.result.points[-1] for label, answer in answers.items()}
     claims = [
-        Claim(f"mid-features of {label} transfer better than its last ones (best at {best[label].name})", best[label].at < last[label].at)
+        claim_above(
+            f"mid-features of {label} transfer better than its last ones (best at {best[label].name})",
+            last[label].at - best[label].at,
+            test="time from the best features to the last",
+        )
         for label in ("Res-ODE Net", "ODE-only Net")
     ]
     claims += [
-        Claim(f"{label} transfers better than Residual Net, each at its best", best[label].accuracy > best["Residual Net"].accuracy)
+        claim_above(
+            f"{label} transfers better than Residual Net, each at its best",
+            best[label].accuracy - best["Residual Net"].accuracy,
+            test="difference of the best accuracies",
+        )
         for label in ("Res-ODE Net", "ODE-only Net")
     ]
     rows = [[label, 100 * best[label].accuracy, printed, best[label].name, at] for label, (printed, at) in FIGURE2.items()]
@@ -103,16 +147,11 @@ def _fig2(runs: Runs) -> Finding:
     return Finding([table, *(part for part in page.parts if not isinstance(part, Maps))], claims)
 
 
-_CPU = FEATURES_SETTINGS["cpu"]
-# As many images of each of the 200 classes: of 2,000 drawn at random some classes would have too few to be cut into folds.
-_BY_CLASS = {**FEATURES_SETTINGS, "cpu": replace(_CPU, look=dict(per_class=10, jobs=1))}
-
 STUDIES = [
     Study("features/table1", f"{PAPER}, Table 1", "error, parameters, steps per image", "What does continuous depth cost and save?",
-          FEATURES_SETTINGS, _table1, _rows, printed="7.80 % (Res-ODE Net)", headline=("Res-ODE Net", "error, ours")),
+          SETTINGS, _table1, _rows, printed=Printed(7.80, "Res-ODE Net", "error, ours", unit="%")),
     Study("features/fig1", f"{PAPER}, Figure 1", "the most and least demanding images", "Which images take many steps?",
-          FEATURES_SETTINGS, _fig1, _ode_rows, shows_images=True),
+          SETTINGS, _fig1, _ode_rows, shows_images=True),
     Study("features/fig2", f"{PAPER}, Figure 2", "transfer accuracy over t", "Which features transfer best to other images?",
-          _BY_CLASS, _fig2, _rows, printed="about 21 % at t = 0.45 (ODE-only Net)",
-          headline=("ODE-only Net", "best, ours")),
+          _BY_CLASS, _fig2, _rows, printed=Printed(21, "ODE-only Net", "best, ours", unit="%", digits=0, note="at t = 0.45", about=True)),
 ]  # fmt: skip

@@ -1,18 +1,101 @@
-"""What is known about runs and studies, as one page: the words of `continua report` in, a page with a part for each out."""
+"""What is known about all studies: how far each is (`continua reproduce --list`), and as one page with their runs (`continua report`)."""
 
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from itertools import takewhile
 from pathlib import Path
+from statistics import fmean
 
 from continua.analysis import runs_page
-from continua.errors import ConfigError
-from continua.report import Page
+from continua.errors import ConfigError, DataError, unknown_name
+from continua.report import Figure, Link, Maps, Page, Part, Printed, Table, cell_text
 from continua.runs import RunView, run_folders, runs_folder
-from continua.studies.front import front_page, written_page
-from continua.studies.known import STUDIES, find_studies
+from continua.studies.catalogue import KEPT, STUDIES, Written, find_studies, largest, written_studies
+from continua.studies.compare import Tally, verdict
+from continua.studies.reproduction import study_page
+from continua.studies.runs import Places, Wanted, wanted_runs
 from continua.studies.study import SCALES, Study
-from continua.studies.written import KEPT, largest, written_studies
+from continua.train import RunOptions
+
+NOT_RUN = "not run"
+
+
+# --- how far each study is --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class State:
+    """One study at one scale: runs that are finished of all it wants (None where its data set is not here), and what was written."""
+
+    study: Study
+    scale: str
+    finished: int | None
+    total: int
+    seconds_left: float | None
+    written: Mapping[str, Written]
+
+    @property
+    def text(self) -> str:
+        """done, partly or not run; with the other scales at which it was done."""
+        others = [scale for scale in SCALES if scale in self.written and scale != self.scale]
+        if self.scale in self.written:
+            return "done" + (f" (also at {', '.join(others)})" if others else "")
+        if self.finished is None:
+            here = "not run: its data set is not here"
+        elif self.finished:
+            here = f"partly: {self.finished} of {self.total} runs"
+        else:
+            here = "not run" + (f": {self.total} run{'s' * (self.total > 1)}" if self.total else "")
+        return here + (f" (done at {', '.join(others)})" if others else "")
+
+    @property
+    def time(self) -> str:
+        """What is left, as people say it; nothing where no run of the study has finished, so that it cannot be known."""
+        if self.scale in self.written or self.seconds_left is None:
+            return ""
+        minutes = self.seconds_left / 60
+        return f"about {minutes / 60:.1f} h" if minutes >= 90 else f"about {max(1, round(minutes))} min"
+
+    @property
+    def verdict(self) -> str:
+        """What became of the claims at this scale."""
+        return verdict(self.written[self.scale].entry.claims, self.scale) if self.scale in self.written else ""
+
+
+def study_states(scale: str, *, seeds: int | None = None, runs: "Path | None" = None, options: RunOptions) -> list[State]:
+    """Every study that has this scale."""
+    places, written = Places(runs, [KEPT], options), written_studies(runs)
+    having = [study for study in STUDIES.values() if scale in study.settings]
+    return [_state(study, scale, seeds, places, written.get(study.id, {})) for study in having]
+
+
+def _state(study: Study, scale: str, seeds: int | None, places: Places, written: Mapping[str, Written]) -> State:
+    count = seeds or study.setting(scale).seeds
+    total = len(study.rows(scale)) * count
+    try:
+        wanted = list(wanted_runs(study, scale, range(count), places))
+    except DataError:
+        return State(study, scale, None, total, None, written)
+    return State(study, scale, sum(run.finished for run in wanted), total, seconds_left(wanted, total), written)
+
+
+def seconds_left(wanted: Sequence[Wanted], total: int) -> float | None:
+    """In one process, from what finished runs took: of the same row where there is one, else of the study. None if none has finished."""
+    took: dict[str, list[float]] = defaultdict(list)
+    for run in wanted:
+        if run.run.result is not None:
+            took[run.row.label].append(float(run.run.result["seconds"]))
+    if not took:
+        return None
+    typical = fmean(seconds for row in took.values() for seconds in row)
+    missing = [run for run in wanted if not run.finished]
+    known = sum(fmean(took[run.row.label]) if run.row.label in took else typical for run in missing)
+    return known + typical * (total - len(wanted))  # decoders whose encoder is not trained yet are not among the wanted
+
+
+# --- the report: the words of the command in, a page with a part for each out ---------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -35,7 +118,7 @@ def asked_for(words: Sequence[str], runs: "Path | None" = None) -> Asked:
         elif Path(word).is_dir() and name not in papers:
             raise ConfigError(f"{word} is not a run: it has no config.yaml")
         elif at and scale not in SCALES:
-            raise ConfigError(f"{word!r} asks for the scale {scale!r}; expected one of {', '.join(SCALES)}")
+            raise unknown_name("scale", scale, SCALES)
         elif not get_close_matches(name.partition("/")[0], papers):
             raise ConfigError(
                 f"{word} is neither the folder of a run nor a study; studies are called dcn/table2a, `continua reproduce --list` shows all"
@@ -51,17 +134,16 @@ def report_page(asked: Asked, runs: "Path | None" = None, title: str | None = No
     about = runs_page([RunView(folder) for folder in asked.runs], name) if asked.runs else None
     if not asked.studies and about is not None:
         return about
-    written = written_studies(runs)
-    found = {}
+    on_disk, shown = written_studies(runs), {}
     for study, scale in asked.studies:
-        scales = written.get(study.id, {})
+        scales = on_disk.get(study.id, {})
         if scale is None and scales:
-            found[study.id] = largest(scales)
+            shown[study.id] = largest(scales)
         elif scale in scales:
-            found[study.id] = scales[scale]
-    page = front_page([study for study, _ in asked.studies], found, title)
+            shown[study.id] = scales[scale]
+    page = front_page([study for study, _ in asked.studies], shown, title)
     folders = {folder.name: folder for folder in _all_runs(runs)}
-    sections = [written_page(one, folders) for one in found.values()]
+    sections = [written_page(written, folders) for written in shown.values()]
     return replace(page, sections=[*sections, *([about] if about is not None else [])])
 
 
@@ -71,5 +153,87 @@ def _all_runs(runs: "Path | None") -> list[Path]:
 
 def _loose_runs(runs: "Path | None") -> list[Path]:
     """Runs that no written study names: one's own trainings."""
-    named = {run["folder"] for scales in written_studies(runs).values() for one in scales.values() for run in one.entry.runs}
+    named = {run.folder for scales in written_studies(runs).values() for written in scales.values() for run in written.entry.runs}
     return [folder for folder in _all_runs(runs) if folder.name not in named]
+
+
+def front_page(studies: Sequence[Study], written: Mapping[str, Written], title: str | None = None) -> Page:
+    """A row for every study, carried out or not: what is printed beside ours, and what became of the claims."""
+    tallies = {name: Tally.of(study.entry.claims, study.scale) for name, study in written.items()}
+    words = Counter(tallies[study.id].word if study.id in tallies else NOT_RUN for study in studies)
+    counted = ", ".join(f"{count} {word}" for word, count in words.most_common())
+    columns = ["study", "what", "published", "ours", "scale", "verdict"]
+    caption = "A verdict counts claims of the paper that hold here; at smoke nothing is judged. Every page says what was reduced."
+    rows = [_row(study, written.get(study.id)) for study in studies]
+    table = Table("studies", "Studies", columns, rows, caption)
+    papers = len({study.id.partition("/")[0] for study in studies})
+    first = f"{len(studies)} studies of {papers} papers: {counted}." if papers > 1 else f"{counted}."
+    return Page(title or "Continua: studies", [first, table])
+
+
+def _row(study: Study, written: Written | None) -> list[str | Link]:
+    published = study.published or "—"
+    if written is None:
+        return [study.id, study.title, published, "—", "—", NOT_RUN]
+    ours, claims = headline(written) or "—", written.entry.claims
+    return [Link(study.id, page_title(written)), study.title, published, ours, written.scale, verdict(claims, written.scale)]
+
+
+def page_title(written: Written) -> str:
+    """What the section of a study is called on the page."""
+    return f"{written.study.id} at {written.scale}: {written.study.title}"
+
+
+def headline(written: Written) -> str:
+    """Ours beside the published number: that cell of the study's tables; where none is named, what became of the first claim."""
+    printed, claims = written.study.printed, written.entry.claims
+    for part in written.entry.parts:
+        if isinstance(part, Table) and isinstance(printed, Printed):
+            text = _cell(part, printed)
+            if text is not None:
+                return text
+    return f"{claims[0].hypothesis}: {claims[0].said}" if claims and written.scale != "smoke" else ""
+
+
+def _cell(table: Table, printed: Printed) -> str | None:
+    """The cell of the row that begins with these names, in that column, with its unit; None where the table has none."""
+    place = next((place for place, head in enumerate(table.heads) if head.label == printed.column), None)
+    for cells in table.rows if place is not None else ():
+        names = tuple(takewhile(lambda cell: isinstance(cell, str), cells))
+        if place is not None and names == printed.cells and cells[place] is not None:
+            head = table.heads[place]
+            return f"{cell_text(cells[place], head.digits)}\u00a0{head.unit}".strip()  # never a line between number and unit
+    return None
+
+
+def written_page(written: Written, folders: Mapping[str, Path]) -> Page:
+    """A study's page, and how its runs went as far as their folders are known by name."""
+    prefix = f"{written.study.id}-{written.scale}".replace("/", "-")
+    parts = [_own(part, prefix) for part in study_page(written.entry).parts]
+    groups: dict[str, list[RunView]] = defaultdict(list)
+    for run in written.entry.runs:
+        if run.folder in folders:
+            groups[run.row].append(RunView(folders[run.folder]))
+    sections = [Page(f"{written.study.id} at {written.scale}: runs", [_own(part, f"{prefix}-runs") for part in _runs(groups)])]
+    return Page(page_title(written), parts, sections if groups else [])
+
+
+def _runs(groups: Mapping[str, Sequence[RunView]]) -> Iterable[Part]:
+    rows = [
+        [name, str(run.recipe.seed), len(run.epochs), _percent(run), result.get("test_loss"), result.get("parameters"), run.name]
+        for name, group in groups.items()
+        for run in group
+        for result in [run.result or {}]
+    ]
+    columns = ["row", "seed", "epochs", "test accuracy (%)", "test loss", "parameters", "run"]
+    return [Table("table", "Runs", columns, rows), *curves_over_seeds(groups)]
+
+
+def _percent(run: RunView) -> float | None:
+    accuracy = (run.result or {}).get("test_accuracy")
+    return None if accuracy is None else round(100 * accuracy, 2)
+
+
+def _own(part: Part, prefix: str) -> Part:
+    """Files of several studies lie in one folder, so each figure's name says whose it is."""
+    return replace(part, name=f"{prefix}-{part.name}") if isinstance(part, Figure | Table | Maps) else part

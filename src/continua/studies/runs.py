@@ -1,5 +1,6 @@
 """The runs of a study: from rows to resolved recipes, to those that are there, to those that are trained now."""
 
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from continua.analysis import Answer, Question, Subject, answer, subject_of
-from continua.errors import ConfigError
+from continua.errors import ConfigError, ContinuaError
 from continua.models import options_in_common
-from continua.runs import Recipe, Run, RunIndex, load_recipe, merged, resolve, run_folder
+from continua.runs import Recipe, Run, RunIndex, identity, load_recipe, merged, resolve, run_folder, runs_folder
 from continua.studies.study import Row, Setting, Study
-from continua.train import RunOptions
+from continua.train import Cell, Local, RunOptions, Slurm, Sweep, View, jobs_folder, run_sweep
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,9 @@ class Wanted:
     @property
     def name(self) -> str:
         return f"{self.row.label}, seed {self.recipe.seed}"
+
+
+Train = Callable[[Sequence[Wanted], RunOptions], None]  # brings missing runs to their end
 
 
 def wanted_runs(study: Study, scale: str, seeds: Sequence[int], places: "Places") -> Iterator[Wanted]:
@@ -76,8 +80,8 @@ class Places:
 
     def find(self, recipe: Recipe) -> Run:
         """A finished run before a begun one before none."""
-        found = [run for index in self.indices if (run := index.find(recipe)) is not None]
-        finished = [run for run in found if run.result is not None]
+        begun = [run for index in self.indices if (run := index.find(recipe)) is not None]
+        finished = [run for run in begun if run.result is not None]
         own = self.indices[0].find(recipe)
         return finished[0] if finished else own or Run(run_folder(recipe, self.runs))
 
@@ -98,26 +102,26 @@ class Runs:
 
     @cached_property
     def by_label(self) -> dict[str, list[Wanted]]:
-        found: dict[str, list[Wanted]] = defaultdict(list)
-        for one in self.wanted:
-            if one.finished:
-                found[one.row.label].append(one)
-        return dict(found)
+        finished: dict[str, list[Wanted]] = defaultdict(list)
+        for wanted in self.wanted:
+            if wanted.finished:
+                finished[wanted.row.label].append(wanted)
+        return dict(finished)
 
     def values(self, number: "str | Callable[[dict[str, Any]], float]", times: float = 1.0) -> dict[str, list[float]]:
         """A number of result.json for each row, one per seed: `runs.values("test_accuracy", 100)`."""
         get = number if callable(number) else lambda result: result[number]
-        return {label: [times * float(get(one.run.result or {})) for one in some] for label, some in self.by_label.items()}
+        return {label: [times * float(get(wanted.run.result or {})) for wanted in row] for label, row in self.by_label.items()}
 
     def subjects(self, label: str, solver: Mapping[str, Any] | None = None) -> list[Subject]:
         """The networks of a row, for an analysis; with another solver than they were trained with where one is given."""
-        found = self.by_label.get(label, [])
-        if not found:
+        finished = self.by_label.get(label, [])
+        if not finished:
             raise ConfigError(f"{self.study.id} has no finished run {label!r} to ask")
-        subjects = [self._subject(one.run) for one in found]
+        subjects = [self._subject(wanted.run) for wanted in finished]
         return [replace(subject, solver=solver) for subject in subjects]  # to the store of answers, with another solver it is another one
 
-    def ask(self, question: Question, subjects: Sequence[Subject], **options: Any) -> Answer:
+    def ask(self, question: Question, subjects: Sequence[Subject], **options: object) -> Answer:
         """The answer of an analysis, from disk where it was asked before. The scale's own options come first, then these."""
         known = {name for name, *_ in question.option_fields()}
         chosen = {name: value for name, value in {**self.setting.look, **options}.items() if name in known}
@@ -126,3 +130,53 @@ class Runs:
     def _subject(self, run: Run) -> Subject:
         how = self.options
         return subject_of(run.folder, device=how.device, data_dir=how.data_dir, quiet=how.progress == "off")
+
+
+# --- training those that are missing ------------------------------------------------------------------------------------------
+
+
+def train_here(missing: Sequence[Wanted], options: RunOptions) -> None:
+    """One after the other in this process."""
+    from continua.train import resume, train
+
+    for place, wanted in enumerate(missing, 1):
+        print(f"run {place} of {len(missing)} that are missing: {wanted.name} ({wanted.run.folder})")
+        if wanted.run.exists:
+            resume(wanted.run.folder, options)
+        else:
+            train(wanted.recipe, wanted.run.folder, options)
+
+
+def sweep_trainer(name: str, *, on: str, jobs: int | None, runs: Path | None, again: str) -> Train:
+    """A trainer of missing runs as the cells of a sweep, by processes here (`on` local) or jobs on a cluster (slurm).
+
+    `again` is the command that goes on after an interruption.
+    """
+
+    def train(missing: Sequence[Wanted], options: RunOptions) -> None:
+        cells = [
+            Cell(
+                identity(wanted.recipe),
+                {"model": wanted.row.label, "seed": wanted.recipe.seed},
+                wanted.recipe,
+                wanted.run.folder.absolute(),
+            )
+            for wanted in missing
+        ]
+        title = name.replace("/", "-")
+        sweep = Sweep(title, Path(f"{title}.yaml"), tuple(cells), {}, (runs_folder(runs) / "sweeps" / title).absolute())
+        folder = jobs_folder(sweep)
+        executor = Local(folder) if on == "local" else Slurm(folder, sweep.slurm)
+        at_once = jobs or (os.cpu_count() or 1) if on == "local" else jobs
+        data = options.data_dir.absolute() if options.data_dir is not None else None
+        with View(sweep.name) as view:
+            outcome = run_sweep(sweep, executor, replace(options, data_dir=data, progress="lines"), jobs=at_once, watch=view)
+        if outcome.signal:
+            print(f"stopped, every run saved; the same command goes on: {again}")
+            raise SystemExit(128 + outcome.signal)
+        if outcome.count("done") < len(cells):
+            raise ContinuaError(
+                f"{len(cells) - outcome.count('done')} of {len(cells)} runs of {name} failed twice; the same command tries them again"
+            )
+
+    return train

@@ -2,12 +2,17 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from continua.errors import ConfigError
-from continua.report import Part
+from continua.errors import unknown_name
+from continua.report import Claim, Part, Printed
+
+if TYPE_CHECKING:
+    from continua.studies.runs import Runs
 
 SCALES = ("smoke", "cpu", "paper")
+SMOKE_WORDS = "one epoch on a few embedded digits with tiny widths: this shows that the machinery works, and nothing else"
+FIXED_STEPS: Mapping[str, Any] = dict(method="rk4", steps=2, gradient="direct")
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,18 @@ class Setting:
     reduced: Sequence[str] = ()
 
 
+def smoke(*, look: Mapping[str, Any] | None = None, **change: Any) -> Setting:
+    """The scale that takes seconds: embedded digits, tiny widths, one seed."""
+    base: dict[str, Any] = dict(data="digits", per_class=6, epochs=1, batch_size=30, evaluation_batch_size=60, length_by_per_class={})
+    base["augmentation"] = dict(mean=None, std=None, hue=0.0, saturation=0.0)  # the digits are grey
+    options = {"limit": 30, "batch_size": 30, **(look or {})}
+    return Setting(seeds=1, threads=1, change={**base, **change}, look=options, reduced=[SMOKE_WORDS])
+
+
+# Of a study that trains nothing: the same at every scale.
+OF_FORMULAS: Mapping[str, Setting] = {scale: Setting(seeds=0) for scale in SCALES}
+
+
 @dataclass(frozen=True)
 class Row:
     """Runs that differ by their seed only. `change` are fields of the recipe; `encoder` names the row whose network is decoded."""
@@ -37,16 +54,8 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Claim:
-    """A statement of the paper, and whether our numbers say the same; None where they cannot tell."""
-
-    text: str
-    holds: bool | None
-
-
-@dataclass(frozen=True)
 class Finding:
-    """What a study found: parts of a page, and what became of the paper's claims."""
+    """The answer of a study: parts of a page, and what became of the paper's claims."""
 
     parts: Sequence[Part]
     claims: Sequence[Claim] = ()
@@ -54,25 +63,28 @@ class Finding:
 
 @dataclass(frozen=True)
 class Study:
-    """`rows(scale)`: the runs wanted, none for studies of formulas. `ask(runs)`: from finished runs to a finding."""
+    """`rows(scale)`: the runs wanted, none for studies of formulas. `ask(runs)`: from finished runs to a finding.
+
+    `printed` is the published number that stands for the whole on the front page, or a statement where the paper prints none.
+    """
 
     id: str
     paper: str
     title: str
     question: str
     settings: Mapping[str, Setting]
-    ask: Callable[[Any], Finding]
+    ask: "Callable[[Runs], Finding]"
     rows: Callable[[str], Sequence[Row]] = lambda scale: ()
-    printed: str = ""  # the published value in one line, for the front page; whose it is, in brackets
-    headline: tuple[str, str] | None = None  # row and column of ours beside it; None: the row in the brackets, the column "ours"
+    printed: Printed | str = ""
     shows_images: bool = False  # of the data set, which are not ours to publish
 
     @property
-    def compared(self) -> tuple[str, str]:
-        """Row and column, in the study's tables, of what stands beside the printed value."""
-        return self.headline or (self.printed.partition(" (")[2].removesuffix(")"), "ours")
+    def published(self) -> str:
+        """What the paper prints, as people read it."""
+        return self.printed.text if isinstance(self.printed, Printed) else self.printed
 
     def setting(self, scale: str) -> Setting:
+        """How the study is scaled."""
         if scale not in self.settings:
-            raise ConfigError(f"{self.id} has no scale {scale!r}; it has {', '.join(self.settings)}")
+            raise unknown_name(f"scale of {self.id}", scale, self.settings)
         return self.settings[scale]

@@ -7,21 +7,22 @@ scaled. (The paper names the inputs only; without T the accuracy falls as in its
 normalisation make this approximate.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from continua.analysis.accuracy import Batches, Measured, black, has_time, measured
-from continua.analysis.question import DataOptions, Question
+from continua.analysis.accuracy import Batches, Measured, black, measured
+from continua.analysis.question import DataOptions, Question, register_question
 from continua.analysis.subject import Keep, Subject, ask_anew, no_progress
-from continua.errors import ConfigError
+from continua.blocks import ODEBlock
+from continua.errors import ConfigError, unknown_name
+from continua.models import Network
 from continua.options import option
-from continua.report import Axis, Column, Figure, Page, Series, Table
+from continua.report import Axis, Column, Figure, Look, Page, Part, Series, Table
 
 MODES = {
     "naive": "images × c",
@@ -42,7 +43,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Contrast:
-    """What `contrast` found; `plain` is the network on the images as they are."""
+    """The answer of `contrast`; `plain` is the network on the images as they are."""
 
     contrasts: list[float]
     images: int
@@ -58,7 +59,7 @@ def log_spaced(count: int = 30, low: float = 1e-3, high: float = 10**0.7) -> lis
 
 
 def contrast(
-    model: Any,
+    model: Network,
     batches: Batches,
     *,
     contrasts: Sequence[float] | None = None,
@@ -82,42 +83,43 @@ def contrast(
     advance(1)
     curves = []
     for mode in modes:
-        found: list[Measured] = []
+        points: list[Measured] = []
         for c in values:
-            found.append(_kept(keep, f"{mode} {c!r}", lambda c=c, mode=mode: _measured_at(model, batches, mode, c, zero, per_sample)))
+            points.append(_kept(keep, f"{mode} {c!r}", lambda c=c, mode=mode: _measured_at(model, batches, mode, c, zero, per_sample)))
             advance(1)
-        curves.append(Curve(mode, [m.accuracy for m in found], [m.nfe for m in found], [m.failed for m in found]))
+        curves.append(Curve(mode, [m.accuracy for m in points], [m.nfe for m in points], [m.failed for m in points]))
     return Contrast(values, plain.images, plain, curves)
 
 
-def modes_of(model: Any) -> list[str]:
+def modes_of(model: Network) -> list[str]:
     """A network without time has no integration time to scale."""
-    return list(MODES) if has_time(model.blocks[0]) else ["naive", "inputs"]
+    return list(MODES) if isinstance(model.blocks[0], ODEBlock) else ["naive", "inputs"]
 
 
-def _check(model: Any, modes: Sequence[str]) -> None:
+def _check(model: Network, modes: Sequence[str]) -> None:
     wrong = [mode for mode in modes if mode not in MODES]
     if wrong:
-        raise ConfigError(f"contrast has no mode {wrong[0]!r}; it has {', '.join(MODES)}")
-    if "scaled" in modes and not has_time(model.blocks[0]):
+        raise unknown_name("mode", wrong[0], MODES)
+    if "scaled" in modes and not isinstance(model.blocks[0], ODEBlock):
         raise ConfigError("mode 'scaled' scales the integration time of block 1, and block 1 of this network has none")
 
 
-def _measured_at(model: Any, batches: Batches, mode: str, c: float, zero: "Tensor | float", per_sample: bool) -> Measured:
+def _measured_at(model: Network, batches: Batches, mode: str, c: float, zero: "Tensor | float", per_sample: bool) -> Measured:
     dimmed = partial(_dimmed, c=c, zero=zero)
     if mode == "naive":
         return measured(model, batches, dimmed)
 
-    def ends(blocks: Sequence[int], images: Tensor) -> dict[int, Any]:
+    timed = {index: block for index, block in enumerate(model.blocks) if isinstance(block, ODEBlock)}
+
+    def ends(blocks: Iterable[int], images: Tensor) -> Mapping[int, "float | Tensor"]:
         """T_j = c T."""
-        found = {index: model.blocks[index].t0 + c * (model.blocks[index].t1 - model.blocks[index].t0) for index in blocks}
+        shared = {index: timed[index].t0 + c * (timed[index].t1 - timed[index].t0) for index in blocks}
         if not per_sample:
-            return found
-        return {index: torch.full((len(images),), end, dtype=torch.float64, device=images.device) for index, end in found.items()}
+            return shared
+        return {index: torch.full((len(images),), end, dtype=torch.float64, device=images.device) for index, end in shared.items()}
 
     if mode == "scaled":
         return measured(model, batches, dimmed, lambda images: model(images, t1=ends([0], images)))
-    timed = [index for index, block in enumerate(model.blocks) if has_time(block)]
     return measured(model, batches, forward=lambda images: model(images, t1=ends(timed, images), input_scale=c))
 
 
@@ -164,47 +166,58 @@ def ask(subject: Subject, options: Options) -> Contrast:
         )
 
 
-def present(found: Contrast) -> Page:
-    first = f"{found.images:,} images; accuracy {found.plain.accuracy:.2%} as they are."
+def present(result: Contrast) -> Page:
+    first = f"{result.images:,} images; accuracy {result.plain.accuracy:.2%} as they are."
     axis = Axis("contrast c", log=True)
-    curves = {curve.mode: curve for curve in found.curves}
+    curves = {curve.mode: curve for curve in result.curves}
     # Line styles tell the modes apart, so that colours can tell runs apart where several are compared.
-    looks: dict[str, dict[str, Any]] = {"naive": {}, "scaled": dict(dashed=True), "inputs": dict(style="both")}
-    accuracy = [Series(MODES[mode], found.contrasts, 100 * np.array(curve.accuracy), **looks[mode]) for mode, curve in curves.items()]
-    parts: list[Any] = [
+    looks: dict[str, Look] = {"naive": {}, "scaled": {"dashed": True}, "inputs": {"style": "both"}}
+    accuracy = [Series(MODES[mode], result.contrasts, 100 * np.array(curve.accuracy), **looks[mode]) for mode, curve in curves.items()]
+    parts: list[Part] = [
         first,
-        *_savings(found),
+        *savings(result),
         Figure("accuracy", "Accuracy against contrast", axis, Axis("accuracy", "%", limits=(0, 100)), accuracy),
     ]
     evaluations = Axis("evaluations of f per image")
-    one = [Series(MODES[mode], found.contrasts, [nfe[0] for nfe in curves[mode].nfe], **looks[mode]) for mode in curves if mode != "inputs"]
-    if any(found.plain.nfe):
-        parts.append(Figure("nfe_block_1", "Cost of block 1 against contrast", axis, evaluations, one))
+    first_block = [
+        Series(MODES[mode], result.contrasts, [nfe[0] for nfe in curves[mode].nfe], **looks[mode]) for mode in curves if mode != "inputs"
+    ]
+    if any(result.plain.nfe):
+        parts.append(Figure("nfe_block_1", "Cost of block 1 against contrast", axis, evaluations, first_block))
         if "inputs" in curves:
-            total = Series(MODES["inputs"], found.contrasts, [sum(nfe) for nfe in curves["inputs"].nfe], **looks["inputs"])
+            total = Series(MODES["inputs"], result.contrasts, [sum(nfe) for nfe in curves["inputs"].nfe], **looks["inputs"])
             parts.append(Figure("nfe_all", "Cost of all blocks when their inputs and T are scaled", axis, evaluations, [total]))
     rows = [
         (MODES[curve.mode], c, 100 * curve.accuracy[i], curve.nfe[i][0], sum(curve.nfe[i]), curve.failed[i])
-        for curve in found.curves
-        for i, c in enumerate(found.contrasts)
+        for curve in result.curves
+        for i, c in enumerate(result.contrasts)
     ]
     columns = ["mode", "c", Column("accuracy", "%", 2), Column("NFE, block 1", digits=1), Column("NFE, all blocks", digits=1), "failed"]
     return Page("Contrast", [*parts, Table("contrast", "All values", columns, rows)])
 
 
-def _savings(found: Contrast, loss: float = 0.005) -> list[str]:
-    """The cheapest c that costs less than half a per cent of accuracy, when all block inputs are scaled."""
-    curve = next((curve for curve in found.curves if curve.mode == "inputs" and any(found.plain.nfe)), None)
+def savings(result: Contrast, loss: float = 0.005) -> list[str]:
+    """A sentence on the cheapest c that costs less than `loss` of accuracy when inputs and T of all blocks are scaled."""
+    curve = next((curve for curve in result.curves if curve.mode == "inputs" and any(result.plain.nfe)), None)
     if curve is None:
         return []
-    fine = [i for i, accuracy in enumerate(curve.accuracy) if accuracy > found.plain.accuracy - loss and not curve.failed[i]]
+    fine = [i for i, accuracy in enumerate(curve.accuracy) if accuracy > result.plain.accuracy - loss and not curve.failed[i]]
     if not fine:
         return ["No c leaves the accuracy within 0.5 % when inputs and T of all blocks are scaled."]
     best = min(fine, key=lambda i: sum(curve.nfe[i]))
     return [
-        f"Scaling inputs and T of all blocks by c = {found.contrasts[best]:.3g} takes {sum(curve.nfe[best]):.1f} evaluations of f "
-        f"instead of {sum(found.plain.nfe):.1f}, at an accuracy of {curve.accuracy[best]:.2%}."
+        f"Scaling inputs and T of all blocks by c = {result.contrasts[best]:.3g} takes {sum(curve.nfe[best]):.1f} evaluations of f "
+        f"instead of {sum(result.plain.nfe):.1f}, at an accuracy of {curve.accuracy[best]:.2%}."
     ]
 
 
-QUESTION = Question("contrast", "accuracy and NFE against contrast; integration time that follows it", Options, ask, present, version=2)
+QUESTION = register_question(
+    Question(
+        "contrast",
+        "Contrast: accuracy and cost when images are c times as bright, and when integration time follows c (DCN §3.3, Fig. 4b).",
+        Options,
+        ask,
+        present,
+        version=2,
+    )
+)

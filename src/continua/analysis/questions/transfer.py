@@ -1,13 +1,13 @@
 """Transfer: how well a linear SVM tells the classes of another data set from the features at each time (Carrara et al. 2019, Fig. 2)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from continua.analysis.features import FeatureOptions, Features, chosen_times, features, images_for
-from continua.analysis.question import Question
+from continua.analysis.question import Question, register_question
+from continua.analysis.questions.features import FeatureOptions, Features, chosen_times, features, images_for
 from continua.analysis.subject import Keep, Subject, ask_anew, no_progress
 from continua.analysis.svm import fit_linear_machines
 from continua.errors import ConfigError
@@ -16,6 +16,7 @@ from continua.report import Axis, Column, Figure, Page, PlusMinus, Series, Table
 
 CS = (0.01, 0.1, 1.0, 10.0, 100.0)
 Solver = Literal["together", "liblinear"]
+Fold = tuple[np.ndarray, np.ndarray]  # places of the images to train on, and to ask
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Transfer:
-    """What `transfer` found, one `Point` per time or block."""
+    """The answer of `transfer`, one `Point` per time or block; `timed`: whether these are times."""
 
     data: str
     images: int
@@ -46,10 +47,11 @@ class Transfer:
     standardised: bool
     cs: list[float]
     points: list[Point]
+    timed: bool = True
 
 
 def transfer(
-    found: Features,
+    taken: Features,
     *,
     cs: Sequence[float] = CS,
     folds: int = 5,
@@ -70,22 +72,22 @@ def transfer(
     jobs         processes (−1: one per core), which share all times and folds; the values of C of a fold follow one another, as each
                  machine is a good start for the next
     """
-    labels = np.asarray(found.labels)
+    labels = np.asarray(taken.labels)
     _check(labels, cs, folds)
     cs = sorted(map(float, cs))
     splits = _folds(labels, folds)
-    done = {name: _stored(keep, name) for name in found.names}
+    done = {name: _stored(keep, name) for name in taken.names}
     for name, piece in done.items():
         if piece is not None:
             advance(len(cs) * len(splits) + 1)
             done[name] = piece
-    open_points = [(name, values) for name, values in zip(found.names, found.values, strict=True) if done[name] is None]
-    places = dict(zip(found.names, found.points, strict=True))
+    open_points = [(name, values) for name, values in zip(taken.names, taken.values, strict=True) if done[name] is None]
+    places = dict(zip(taken.names, taken.points, strict=True))
     for name, piece in _searched(open_points, labels, cs, splits, standardise, solver, jobs, advance):
         done[name] = keep(name, lambda piece=piece, name=name: {"name": name, "at": places[name], **piece})
     points = [Point(**piece) for piece in done.values() if piece is not None]
-    shape = found.values.shape
-    return Transfer(data, shape[1], len(np.unique(labels)), shape[2], folds, standardise, cs, points)
+    shape = taken.values.shape
+    return Transfer(data, shape[1], len(np.unique(labels)), shape[2], folds, standardise, cs, points, taken.timed)
 
 
 class _NotStored(Exception):
@@ -104,7 +106,16 @@ def _stored(keep: Keep, name: str) -> "dict[str, Any] | None":
         return None
 
 
-def _searched(points: Any, labels: Any, cs: Any, splits: Any, standardise: bool, solver: Solver, jobs: int, advance: Any) -> Any:
+def _searched(
+    points: Sequence[tuple[str, np.ndarray]],
+    labels: np.ndarray,
+    cs: Sequence[float],
+    splits: Sequence[Fold],
+    standardise: bool,
+    solver: Solver,
+    jobs: int,
+    advance: Callable[[int], None],
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """Name and result of each point, in order, while workers are already at the next ones."""
     from joblib import Parallel, delayed
 
@@ -141,7 +152,7 @@ def _accuracies(
     return [float(np.mean(machine.predict(asked) == labels[test])) for machine in machines]
 
 
-def _folds(labels: np.ndarray, folds: int) -> list[tuple[np.ndarray, np.ndarray]]:
+def _folds(labels: np.ndarray, folds: int) -> list[Fold]:
     from sklearn.model_selection import StratifiedKFold
 
     return list(StratifiedKFold(folds).split(np.zeros(len(labels)), labels))
@@ -185,10 +196,10 @@ def ask(subject: Subject, options: Options) -> Transfer:
     _check(images.labels.numpy(), options.cs, options.folds)  # before minutes of extraction
     times = chosen_times(subject.model, options)
     with subject.progress("features", images.count) as advance:
-        found = features(subject.model, images, times, block=options.block, pool=options.pool, advance=advance)
-    with subject.progress("linear SVMs", len(found.points) * (len(options.cs) * options.folds + 1)) as advance:
+        taken = features(subject.model, images, times, block=options.block, pool=options.pool, advance=advance)
+    with subject.progress("linear SVMs", len(taken.points) * (len(options.cs) * options.folds + 1)) as advance:
         return transfer(
-            found,
+            taken,
             cs=options.cs,
             folds=options.folds,
             standardise=options.standardise,
@@ -200,39 +211,48 @@ def ask(subject: Subject, options: Options) -> Transfer:
         )
 
 
-def present(found: Transfer) -> Page:
-    best = max(found.points, key=lambda point: point.accuracy)
+def present(result: Transfer) -> Page:
+    best = max(result.points, key=lambda point: point.accuracy)
     text = (
-        f"Linear SVMs on {found.width} features of {found.images:,} images of {found.data}, {found.classes} classes (chance "
-        f"{1 / found.classes:.2%}), {found.folds}-fold cross-validation{', features standardised' if found.standardised else ''}. "
+        f"Linear SVMs on {result.width} features of {result.images:,} images of {result.data}, {result.classes} classes (chance "
+        f"{1 / result.classes:.2%}), {result.folds}-fold cross-validation{', features standardised' if result.standardised else ''}. "
         f"The best features are those at {best.name}: {best.accuracy:.2%}, with C = {best.best_c:g}."
     )
-    timed = found.points[0].name.startswith("t =")
-    places = [point.at for point in found.points]
-    spread = [100 * point.spread[point.scores.index(point.accuracy)] for point in found.points]
-    curve = Series("cross-validated", places, [100 * point.accuracy for point in found.points], error=spread, style="both")
-    again = Series("retrained on the whole set", places, [100 * point.retrained for point in found.points], style="line", dashed=True)
-    axis = Axis("time t" if timed else "depth, input to last block")
+    places = [point.at for point in result.points]
+    spread = [100 * point.spread[point.scores.index(point.accuracy)] for point in result.points]
+    curve = Series("cross-validated", places, [100 * point.accuracy for point in result.points], error=spread, style="both")
+    again = Series("retrained on the whole set", places, [100 * point.retrained for point in result.points], style="line", dashed=True)
+    axis = Axis("time t" if result.timed else "depth, input to last block")
     rows = [
         (point.name, PlusMinus(100 * point.accuracy, error), point.best_c, 100 * point.retrained, *(100 * score for score in point.scores))
-        for point, error in zip(found.points, spread, strict=True)
+        for point, error in zip(result.points, spread, strict=True)
     ]
     columns = [
         "features",
         Column("cross-validated", "%", 2),
         "best C",
         Column("retrained", "%", 2),
-        *(Column(f"C = {c:g}", "%", 2) for c in found.cs),
+        *(Column(f"C = {c:g}", "%", 2) for c in result.cs),
     ]
     return Page(
         "Transfer",
         [
             text,
-            Figure("transfer", f"Accuracy on {found.data} of a linear SVM on the features", axis, Axis("accuracy", "%"), [curve]),
+            Figure("transfer", f"Accuracy on {result.data} of a linear SVM on the features", axis, Axis("accuracy", "%"), [curve]),
             Figure("retrained", "The same, and retrained on the whole set (seen images)", axis, Axis("accuracy", "%"), [curve, again]),
             Table("transfer", "All features", columns, rows, "± is the standard deviation over the folds."),
         ],
     )
 
 
-QUESTION = Question("transfer", "linear SVMs on features at each time, on another data set", Options, ask, present)
+QUESTION = register_question(
+    Question(
+        "transfer",
+        "Transfer: how well a linear SVM tells the classes of another data set from the features at each time "
+        "(Carrara et al. 2019, Fig. 2).",
+        Options,
+        ask,
+        present,
+        version=2,
+    )
+)

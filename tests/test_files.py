@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from continua.report import written_whole
+from continua.files import written_whole
 
 
 def test_the_file_appears_when_the_block_ends(tmp_path: Path) -> None:

@@ -2,16 +2,17 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from continua.analysis.accuracy import Batches, black, has_time, measured
-from continua.analysis.question import DataOptions, Question
+from continua.analysis.accuracy import Batches, black, measured
+from continua.analysis.question import DataOptions, Question, register_question
 from continua.analysis.subject import Keep, Subject, ask_anew, no_progress
+from continua.blocks import ODEBlock
 from continua.errors import ConfigError
+from continua.models import Network
 from continua.options import option
 from continua.report import Axis, Column, Figure, Maps, Page, Series, Table
 
@@ -49,7 +50,7 @@ class Example:
 
 @dataclass(frozen=True)
 class PatternCompletion:
-    """What `pattern_completion` found. `accuracies` (fractions) and `failed` are for the masks of `sizes` pixels a side."""
+    """The answer of `pattern_completion`. `accuracies` (fractions) and `failed` are for the masks of `sizes` pixels a side."""
 
     images: int
     sizes: list[int]
@@ -68,9 +69,9 @@ def masked(images: Tensor, size: int, zero: "Tensor | float" = 0.0) -> Tensor:
     if not 0 <= size <= min(height, width):
         raise ConfigError(f"a mask of {size}×{size} pixels does not fit images of {height}×{width}")
     top, left = (height - size) // 2, (width - size) // 2
-    found = images.clone()
-    found[..., top : top + size, left : left + size] = zero.to(images) if isinstance(zero, Tensor) else zero
-    return found
+    covered = images.clone()
+    covered[..., top : top + size, left : left + size] = zero.to(images) if isinstance(zero, Tensor) else zero
+    return covered
 
 
 def default_sizes(side: int) -> list[int]:
@@ -80,7 +81,7 @@ def default_sizes(side: int) -> list[int]:
 
 
 def pattern_completion(
-    model: Any,
+    model: Network,
     batches: Batches,
     *,
     sizes: Sequence[int] | None = None,
@@ -105,24 +106,24 @@ def pattern_completion(
     sizes = list(sizes) if sizes is not None else default_sizes(min(first[0].shape[-2:]))
     accuracies, failed, images = [], [], 0
     for size in sizes:
-        found = keep(f"mask {size}", lambda size=size: vars(measured(model, batches, lambda given: masked(given, size, zero))))
-        accuracies.append(found["accuracy"])
-        failed.append(found["failed"])
-        images = found["images"]
+        piece = keep(f"mask {size}", lambda size=size: vars(measured(model, batches, lambda given: masked(given, size, zero))))
+        accuracies.append(piece["accuracy"])
+        failed.append(piece["failed"])
+        images = piece["images"]
         advance(1)
     difference = completion(model, batches, mask=mask, block=block, times=times, images=trajectories, zero=zero)
     advance(1)
     shown = _example(model, batches, mask, block, example, channel, zero)
-    return PatternCompletion(images, sizes, accuracies, failed, block, has_time(model.blocks[block]), mask, difference, shown)
+    return PatternCompletion(images, sizes, accuracies, failed, block, isinstance(model.blocks[block], ODEBlock), mask, difference, shown)
 
 
 @torch.no_grad()
 def completion(
-    model: Any, batches: Batches, *, mask: int = 6, block: int = 0, times: int = 21, images: int = 1000, zero: "Tensor | float" = 0.0
+    model: Network, batches: Batches, *, mask: int = 6, block: int = 0, times: int = 21, images: int = 1000, zero: "Tensor | float" = 0.0
 ) -> Difference:
     """D(t) inside a block."""
     moving, fixed, inside, grid, seen = [], [], [], None, 0
-    for given in _some(batches, images):
+    for given in _first(batches, images):
         intact, grid = states(model, given, block, times)
         other, _ = states(model, masked(given, mask, zero), block, times)
         amplitude = intact.abs().flatten(2).sum(2, dtype=torch.float64)  # (time, batch)
@@ -147,17 +148,17 @@ def _in_the_hole(intact: Tensor, other: Tensor, share: float) -> Tensor:
     return apart / torch.where(spread > 0, spread, torch.nan)
 
 
-def states(model: Any, images: Tensor, block: int, times: int) -> tuple[Tensor, list[float]]:
+def states(model: Network, images: Tensor, block: int, times: int) -> tuple[Tensor, list[float]]:
     """States inside a block, (time, batch, …), and when they are; a block without time has one after each of its steps."""
     here = model.blocks[block]
-    if has_time(here):
+    if isinstance(here, ODEBlock):
         grid = torch.linspace(here.t0, here.t1, times, dtype=torch.float64)
         return model.states(images, block=block, times=grid), grid.tolist()
-    found = model.states(images, block=block)
-    return found, [float(place) for place in range(len(found))]
+    steps = model.states(images, block=block)
+    return steps, [float(place) for place in range(len(steps))]
 
 
-def _some(batches: Batches, count: int, largest: int = 50) -> Iterable[Tensor]:
+def _first(batches: Batches, count: int, largest: int = 50) -> Iterable[Tensor]:
     """The first `count` images in batches small enough to hold their trajectories in memory."""
     left = count
     for images, _ in batches:
@@ -168,8 +169,8 @@ def _some(batches: Batches, count: int, largest: int = 50) -> Iterable[Tensor]:
 
 
 @torch.no_grad()
-def _example(model: Any, batches: Batches, mask: int, block: int, place: int, channel: int | None, zero: "Tensor | float") -> Example:
-    *_, last = _some(batches, place + 1)
+def _example(model: Network, batches: Batches, mask: int, block: int, place: int, channel: int | None, zero: "Tensor | float") -> Example:
+    *_, last = _first(batches, place + 1)
     image = last[-1:]
     intact, grid = states(model, image, block, 6)
     other, _ = states(model, masked(image, mask, zero), block, 6)
@@ -215,10 +216,10 @@ def ask(subject: Subject, options: Options) -> PatternCompletion:
         )
 
 
-def present(found: PatternCompletion) -> Page:
-    d, block = found.difference, f"block {found.block + 1}"
+def present(result: PatternCompletion) -> Page:
+    d, block = result.difference, f"block {result.block + 1}"
     text = (
-        f"{found.images:,} images. With a mask of {found.mask}×{found.mask} pixels the features of masked and intact images differ by "
+        f"{result.images:,} images. With a mask of {result.mask}×{result.mask} pixels the features of masked and intact images differ by "
         f"{d.mean[0]:.3f} at the start of {block} and by {d.mean[-1]:.3f} at its end (D, mean over {d.images:,} images); "
         f"D falls for {d.falls:.0%} of them. Where the mask is, the difference goes from {d.inside_mean[0]:.2f} to {d.inside_mean[-1]:.2f} "
         f"standard deviations of the maps."
@@ -228,11 +229,11 @@ def present(found: PatternCompletion) -> Page:
         "Accuracy against the size of the mask",
         Axis("side of the mask", "pixels"),
         Axis("accuracy", "%", limits=(0, 100)),
-        [Series("accuracy", found.sizes, 100 * np.array(found.accuracies), style="both")],
+        [Series("accuracy", result.sizes, 100 * np.array(result.accuracies), style="both")],
     )
-    when = Axis("t") if found.continuous else Axis("state of the block, from its input")
+    when = Axis("t") if result.continuous else Axis("state of the block, from its input")
     curves = [
-        Series("amplitude at t", d.times, d.mean, d.std, spread="band", style="line" if found.continuous else "both"),
+        Series("amplitude at t", d.times, d.mean, d.std, spread="band", style="line" if result.continuous else "both"),
         Series("amplitude at the start", d.times, d.fixed_mean, d.fixed_std, spread="band", dashed=True),
     ]
     caption = "D = Σ|h intact − h masked| / Σ|h intact|, over all features of the block; bands are standard deviations over images."
@@ -241,13 +242,22 @@ def present(found: PatternCompletion) -> Page:
     inside = Figure(
         "inside", f"Difference of features of {block} where the mask is", when, Axis("mean difference", "standard deviations"), hole
     )
-    shown = found.example
-    columns = [f"t = {t:.2g}" if found.continuous else f"state {t:.0f}" for t in shown.times]
+    shown = result.example
+    columns = [f"t = {t:.2g}" if result.continuous else f"state {t:.0f}" for t in shown.times]
     title = f"Channel {shown.channel} of {block}, image {shown.image}"
     maps = Maps("maps", title, ["intact", "masked", "difference"], columns, shown.maps, "h (no unit)")
-    rows = [(size, 100 * a, f) for size, a, f in zip(found.sizes, found.accuracies, found.failed, strict=True)]
+    rows = [(size, 100 * a, f) for size, a, f in zip(result.sizes, result.accuracies, result.failed, strict=True)]
     table = Table("masks", "Accuracy with a mask", [Column("side of the mask", "pixels"), Column("accuracy", "%", 2), "failed"], rows)
     return Page("Pattern completion", [text, accuracy, difference, inside, maps, table])
 
 
-QUESTION = Question("pattern_completion", "accuracy and features with the centre of the image masked out", Options, ask, present, version=2)
+QUESTION = register_question(
+    Question(
+        "pattern_completion",
+        "Pattern completion: accuracy with the centre masked out, and how far features of masked and intact images differ (DCN §3.2).",
+        Options,
+        ask,
+        present,
+        version=2,
+    )
+)

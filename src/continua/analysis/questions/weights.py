@@ -9,13 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from continua.analysis.question import Question
-from continua.analysis.scales import short_name
+from continua.analysis.question import Question, register_question
+from continua.analysis.questions.scales import short_name
 from continua.analysis.subject import Subject
+from continua.blocks import ODEBlock
 from continua.errors import ConfigError
-from continua.filters import RDA, FilterConv2d, Grid
+from continua.filters import RDA, Evolved, Filter, FilterConv2d, Grid, ScheduledNJet
+from continua.models import Network
 from continua.options import option
-from continua.report import Axis, Figure, Maps, Page, Series
+from continua.report import Axis, Figure, Maps, Page, Part, Series
 
 SYNTHETIC: dict[str, dict[str, float]] = {
     "diffusion": dict(tau=2.0),
@@ -53,14 +55,14 @@ class Synthetic:
 
 @dataclass(frozen=True)
 class Weights:
-    """What `weights` found: the layers in the order of depth, and the rows of Fig. 3."""
+    """The answer of `weights`: the layers in the order of depth, and the rows of Fig. 3."""
 
     layers: list[LayerPath]
     synthetic: list[Synthetic]
 
 
 def weights(
-    model: Any, *, times: int = 6, channel: int = 0, kernels: int = 4, points: int = 41, layers: Sequence[str] | None = None
+    model: Network, *, times: int = 6, channel: int = 0, kernels: int = 4, points: int = 41, layers: Sequence[str] | None = None
 ) -> Weights:
     """Kernels of every layer that changes with t, from the start of its block to the end; `layers` picks some by (part of) their name."""
     if times < 2 or points < 2:
@@ -68,11 +70,11 @@ def weights(
     moving = {name: module for name, module in model.named_modules() if isinstance(module, FilterConv2d) and module.filter.time_dependent}
     chosen = {name: module for name, module in moving.items() if layers is None or any(part in name for part in layers)}
     if not chosen:
-        name = getattr(model, "name", "") or "this network"
+        name = model.name or "this network"
         known = f"layers that do: {', '.join(moving)}" if moving else "try one with an evolution, such as resnet4_anodev2_c1"
         raise ConfigError(f"{name} has no layer{' of that name' if layers else ''} whose weights change with t; {known}")
-    found = [_layer(model, name, conv, times, channel, kernels, points) for name, conv in chosen.items()]
-    return Weights(found, synthetic(25, times))
+    paths = [_layer(model, name, conv, times, channel, kernels, points) for name, conv in chosen.items()]
+    return Weights(paths, synthetic(25, times))
 
 
 @torch.no_grad()
@@ -93,10 +95,10 @@ def synthetic(size: int = 33, times: int = 6) -> list[Synthetic]:
 
 
 @torch.no_grad()
-def _layer(model: Any, name: str, conv: FilterConv2d, times: int, channel: int, kernels: int, points: int) -> LayerPath:
+def _layer(model: Network, name: str, conv: FilterConv2d, times: int, channel: int, kernels: int, points: int) -> LayerPath:
     parts = name.split(".")
-    block = model.blocks[int(parts[1])] if parts[0] == "blocks" else conv.filter
-    start, end = (float(block.t0), float(block.t1)) if hasattr(block, "t1") else conv.filter.interval  # pyright: ignore
+    block = model.blocks[int(parts[1])] if parts[0] == "blocks" else None
+    start, end = (block.t0, block.t1) if isinstance(block, ODEBlock) else _interval(conv.filter)
     if not 0 <= channel < conv.out_channels:
         raise ConfigError(f"{name} has output channels 0 … {conv.out_channels - 1}; got channel={channel}")
     shown, curve = np.linspace(start, end, times).tolist(), np.linspace(start, end, points).tolist()
@@ -110,6 +112,13 @@ def _layer(model: Any, name: str, conv: FilterConv2d, times: int, channel: int, 
     first = _same_size([at(t)[channel, :kernels] for t in shown]).transpose(1, 0, 2, 3)
     norms = [float(w.norm()) for w in along]
     return LayerPath(name, channel, shown, first, curve, norms, np.array([centre_of_mass(w) for w in along]))
+
+
+def _interval(filter: Filter) -> tuple[float, float]:
+    """From when to when a filter outside any block changes."""
+    if not isinstance(filter, Evolved | ScheduledNJet):
+        raise ConfigError(f"a {type(filter).__name__} outside a block does not say from when to when it changes")
+    return filter.interval
 
 
 def centre_of_mass(w: Tensor) -> tuple[float, float]:
@@ -130,16 +139,16 @@ def _same_size(kernels: list[Tensor]) -> np.ndarray:
     return np.stack(padded)
 
 
-def write_gif(found: Weights, target: Path, seconds: float = 3.0) -> Path:
+def write_gif(result: Weights, target: Path, seconds: float = 3.0) -> Path:
     """The shown kernels of every layer as a moving picture, each layer on its own grey scale; one row per layer."""
     from PIL import Image
 
     cell, gap = 64, 6
-    across = max(len(layer.kernels) for layer in found.layers)
+    across = max(len(layer.kernels) for layer in result.layers)
     frames = []
-    for moment in range(len(found.layers[0].times)):
-        sheet = np.full((len(found.layers) * (cell + gap) + gap, across * (cell + gap) + gap), 255, np.uint8)
-        for row, layer in enumerate(found.layers):
+    for moment in range(len(result.layers[0].times)):
+        sheet = np.full((len(result.layers) * (cell + gap) + gap, across * (cell + gap) + gap), 255, np.uint8)
+        for row, layer in enumerate(result.layers):
             span = max(float(np.abs(layer.kernels).max()), 1e-12)
             for column, kernel in enumerate(layer.kernels[:, moment]):
                 grey = np.clip(127.5 * (1 + kernel / span), 0, 255).astype(np.uint8)
@@ -171,26 +180,26 @@ def ask(subject: Subject, options: Options) -> Weights:
     return weights(subject.model, times=options.times, **shown)
 
 
-def present(found: Weights) -> Page:
-    parts: list[Any] = [_summary(found)]
-    for layer in found.layers:
+def present(result: Weights) -> Page:
+    parts: list[Part] = [_summary(result)]
+    for layer in result.layers:
         rows = [f"from channel {index}" for index in range(len(layer.kernels))]
         name, columns = _label(layer), [f"t = {t:.2g}" for t in layer.times]
         title = f"{name}: kernels to channel {layer.channel} over t"
         parts.append(Maps(f"kernels_{layer.name.replace('.', '_')}", title, rows, columns, layer.kernels, "weight"))
-    norms = [Series(_label(layer), layer.curve_times, np.array(layer.norm) / layer.norm[0]) for layer in found.layers]
+    norms = [Series(_label(layer), layer.curve_times, np.array(layer.norm) / layer.norm[0]) for layer in result.layers]
     parts.append(Figure("norm", "Norm of a layer's weights along t", Axis("t"), Axis("norm, relative to t = 0"), norms))
     ways = [
         Series(f"{_label(layer)}, {axis}", layer.curve_times, layer.centre[:, place], dashed=place == 1, colour=index)
-        for index, layer in enumerate(found.layers)
+        for index, layer in enumerate(result.layers)
         for place, axis in enumerate("yx")
     ]
     parts.append(Figure("centre", "Centre of mass of w² along t", Axis("t"), Axis("distance from the middle", "pixels"), ways))
-    images = np.stack([row.images for row in found.synthetic])
-    columns = [f"t = {t:.2g}" for t in found.synthetic[0].times]
+    images = np.stack([row.images for row in result.synthetic])
+    columns = [f"t = {t:.2g}" for t in result.synthetic[0].times]
     caption = "A unit Gaussian on a periodic square, 25 pixels wide, under each part of the operator and under all of them."
     title = "Reaction, diffusion and advection of a unit Gaussian"
-    parts.append(Maps("synthetic", title, [row.name for row in found.synthetic], columns, images, "weight", caption))
+    parts.append(Maps("synthetic", title, [row.name for row in result.synthetic], columns, images, "weight", caption))
     return Page("Weights", parts)
 
 
@@ -200,15 +209,24 @@ def _label(layer: LayerPath) -> str:
     return f"{first} conv {int(number) + 1}" if first else number
 
 
-def _summary(found: Weights) -> str:
-    changes = [abs(layer.norm[-1] / layer.norm[0] - 1) if layer.norm[0] else float("nan") for layer in found.layers]
+def _summary(result: Weights) -> str:
+    changes = [abs(layer.norm[-1] / layer.norm[0] - 1) if layer.norm[0] else float("nan") for layer in result.layers]
     most = int(np.nanargmax(changes))
-    layer = found.layers[most]
+    layer = result.layers[most]
     moved = float(np.hypot(*(layer.centre[-1] - layer.centre[0])))
     return (
-        f"{len(found.layers)} layer(s) whose weights change with t. The norm changes most in {_label(layer)}: "
+        f"{len(result.layers)} layer(s) whose weights change with t. The norm changes most in {_label(layer)}: "
         f"{100 * (layer.norm[-1] / layer.norm[0] - 1):+.1f} % by the end, its centre of mass by {moved:.2f} pixels."
     )
 
 
-QUESTION = Question("weights", "kernels of each layer over t; their norm and centre of mass", Options, ask, present)
+QUESTION = register_question(
+    Question(
+        "weights",
+        "Weights over depth: kernels of each layer at several t, their norm and centre of mass along the way "
+        "(ANODEV2 Fig. 1, 4, 5; Fig. 3).",
+        Options,
+        ask,
+        present,
+    )
+)

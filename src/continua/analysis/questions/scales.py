@@ -1,18 +1,20 @@
 """Learned scales: σ of every N-jet layer by depth, and how the σ_ji of each block are distributed (DCN §3.2, Fig. 3a and 3b)."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 
-from continua.analysis.question import Question
+from continua.analysis.question import Question, register_question
+from continua.analysis.statistics import ks_distance, rank_correlation, skewness
 from continua.analysis.subject import Subject
+from continua.blocks import ODEBlock
 from continua.errors import ConfigError
+from continua.filters import NJet, ScheduledNJet
+from continua.models import Network
 from continua.options import option
-from continua.report import Axis, Column, Figure, Page, Series, Table
+from continua.report import Axis, Column, Figure, Page, Part, Series, Table
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Distribution:
 
 @dataclass(frozen=True)
 class Scales:
-    """What `scales` found: layers in the order of depth, and a distribution for each block that has more than a few σ."""
+    """The answer of `scales`: layers in the order of depth, and a distribution for each block that has more than a few σ."""
 
     layers: list[LayerScale]
     distributions: list[Distribution]
@@ -59,19 +61,22 @@ class Scales:
         return np.array([float(np.median(layer.sigma)) for layer in self.layers])
 
 
-def scales(model: Any, *, times: int = 21, bins: int = 40, least: int = 20) -> Scales:
+def scales(model: Network, *, times: int = 21, bins: int = 40, least: int = 20) -> Scales:
     """σ of every layer. A block's σ are taken together where a layer has one for each of at least `least` channels or pairs."""
-    named = sorted(((name, module) for name, module in model.named_modules() if _has_scale(module)), key=lambda one: _depth(one[0]))
+    named = sorted(
+        ((name, module) for name, module in model.named_modules() if isinstance(module, NJet | ScheduledNJet)),
+        key=lambda layer: _depth(layer[0]),
+    )
     layers = [_layer(model, name, module, times) for name, module in named]
     if not layers:
-        raise ConfigError(f"{getattr(model, 'name', 'this network')} has no N-jet layer, so it has no scale to look at")
+        raise ConfigError(f"{model.name or 'this network'} has no N-jet layer, so it has no scale to look at")
     groups: dict[str, list[np.ndarray]] = {}
     for layer in layers:
         if not layer.times and layer.sigma.size >= least:
             groups.setdefault("outside blocks" if layer.block is None else f"block {layer.block + 1}", []).append(layer.sigma.ravel())
     typical = [float(np.median(layer.sigma)) for layer in layers]
-    found = [distribution(np.concatenate(values), where, bins) for where, values in groups.items()]
-    return Scales(layers, found, rank_correlation(np.arange(len(layers)), typical))
+    distributions = [distribution(np.concatenate(values), where, bins) for where, values in groups.items()]
+    return Scales(layers, distributions, rank_correlation(np.arange(len(layers)), typical))
 
 
 def distribution(sigma: np.ndarray, where: str = "", bins: int = 40) -> Distribution:
@@ -95,39 +100,6 @@ def distribution(sigma: np.ndarray, where: str = "", bins: int = 40) -> Distribu
     )
 
 
-def skewness(values: np.ndarray) -> float:
-    """The third standardised moment; NaN where all values are equal."""
-    centred = values - values.mean()
-    spread = float(np.mean(centred**2))
-    return float(np.mean(centred**3)) / spread**1.5 if spread > 0 else math.nan
-
-
-def ks_distance(values: np.ndarray, mean: float, std: float) -> float:
-    """The largest difference between the empirical distribution of sorted values and the normal one."""
-    if std == 0:
-        return math.nan
-    normal = np.array([0.5 * (1 + math.erf((value - mean) / (std * math.sqrt(2)))) for value in values])
-    below, above = np.arange(len(values)) / len(values), np.arange(1, len(values) + 1) / len(values)
-    return float(max((normal - below).max(), (above - normal).max()))
-
-
-def rank_correlation(x: "Sequence[float] | np.ndarray", y: "Sequence[float] | np.ndarray") -> float:
-    """Spearman's: the correlation of ranks, equal values sharing theirs."""
-    if len(x) < 3:
-        return math.nan
-    first, second = _ranks(np.asarray(x)), _ranks(np.asarray(y))
-    return float(np.corrcoef(first, second)[0, 1]) if first.std() > 0 and second.std() > 0 else math.nan
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    ordered = np.sort(values)
-    return np.array([np.flatnonzero(ordered == value).mean() for value in values])
-
-
-def _has_scale(module: Any) -> bool:
-    return hasattr(module, "sigma_at") or (hasattr(module, "sigma") and hasattr(module, "s"))
-
-
 def _depth(name: str) -> int:
     """Where a layer stands on an image's way: the stem, block 1, transition 1, block 2, … (modules are named in another order)."""
     part, place, *_ = [*name.split("."), ""]
@@ -135,14 +107,14 @@ def _depth(name: str) -> int:
 
 
 @torch.no_grad()
-def _layer(model: Any, name: str, module: Any, times: int) -> LayerScale:
+def _layer(model: Network, name: str, module: NJet | ScheduledNJet, times: int) -> LayerScale:
     parts = name.split(".")
     block = int(parts[1]) if parts[0] == "blocks" and len(parts) > 1 and parts[1].isdigit() else None
     label = name.removesuffix(".filter")
-    if not hasattr(module, "sigma_at"):
+    if isinstance(module, NJet):
         return LayerScale(label, block, module.sigma.detach().cpu().double().numpy(), [])
-    here = model.blocks[block] if block is not None else module
-    start, end = (here.t0, here.t1) if hasattr(here, "t1") else module.interval
+    here = model.blocks[block] if block is not None else None
+    start, end = (here.t0, here.t1) if isinstance(here, ODEBlock) else module.interval
     grid = torch.linspace(float(start), float(end), times)
     sigma = torch.stack([torch.as_tensor(module.sigma_at(t)).reshape(()) for t in grid])
     return LayerScale(label, block, sigma.cpu().double().numpy(), grid.tolist())
@@ -160,36 +132,36 @@ def ask(subject: Subject, options: Options) -> Scales:
     return scales(subject.model, bins=options.bins, times=options.times)
 
 
-def present(found: Scales) -> Page:
-    typical = found.typical
-    names = [short_name(layer.name) for layer in found.layers]
-    trend = "" if math.isnan(found.correlation) else f" Rank correlation of σ with depth: {found.correlation:+.2f}."
+def present(result: Scales) -> Page:
+    typical = result.typical
+    names = [short_name(layer.name) for layer in result.layers]
+    trend = "" if math.isnan(result.correlation) else f" Rank correlation of σ with depth: {result.correlation:+.2f}."
     first = f"Scales of {len(names)} N-jet layers, from {typical.min():.2f} to {typical.max():.2f} pixels.{trend}"
     pixels = Axis("σ", "pixels")
     depth = Figure(
         "sigma_by_depth", "Learned σ by depth", Axis("layer, from input to output"), pixels, [Series("σ", names, typical, style="both")]
     )
-    rows = [(layer.name, layer.sigma.size, float(np.median(layer.sigma)), layer.sigma.min(), layer.sigma.max()) for layer in found.layers]
+    rows = [(layer.name, layer.sigma.size, float(np.median(layer.sigma)), layer.sigma.min(), layer.sigma.max()) for layer in result.layers]
     columns = ["layer", "values", *(Column(f"{what} σ", "pixels", 3) for what in ("median", "least", "largest"))]
-    parts: list[Any] = [first, depth, Table("layers", "Layers", columns, rows)]
-    moving = [layer for layer in found.layers if layer.times]
+    parts: list[Part] = [first, depth, Table("layers", "Layers", columns, rows)]
+    moving = [layer for layer in result.layers if layer.times]
     if moving:
         curves = [Series(short_name(layer.name), layer.times, layer.sigma) for layer in moving]
         parts.append(Figure("sigma_of_t", "σ along the depth of a block", Axis("t"), pixels, curves))
-    if found.distributions:
-        parts += [_histograms(found.distributions), _statistics(found.distributions)]
+    if result.distributions:
+        parts += [_histograms(result.distributions), _statistics(result.distributions)]
     return Page("Scales", parts)
 
 
 def _histograms(distributions: list[Distribution]) -> Figure:
     series: list[Series] = []
-    for place, one in enumerate(distributions):
-        middles = (one.edges[:-1] + one.edges[1:]) / 2
-        x = np.linspace(one.edges[0], one.edges[-1], 121)[1:]
-        fit = np.exp(-0.5 * ((np.log(x) - one.log_mean) / one.log_std) ** 2) / (x * one.log_std * math.sqrt(2 * math.pi))
+    for place, block in enumerate(distributions):
+        middles = (block.edges[:-1] + block.edges[1:]) / 2
+        x = np.linspace(block.edges[0], block.edges[-1], 121)[1:]
+        fit = np.exp(-0.5 * ((np.log(x) - block.log_mean) / block.log_std) ** 2) / (x * block.log_std * math.sqrt(2 * math.pi))
         series += [
-            Series(one.where, middles, one.density, style="steps", colour=place),
-            Series(f"{one.where}, log-normal", x, fit, dashed=True, colour=place),
+            Series(block.where, middles, block.density, style="steps", colour=place),
+            Series(f"{block.where}, log-normal", x, fit, dashed=True, colour=place),
         ]
     return Figure("distribution", "Distribution of σ by block", Axis("σ", "pixels"), Axis("density", "1/pixel"), series)
 
@@ -209,4 +181,12 @@ def short_name(name: str) -> str:
     return " ".join(numbered)
 
 
-QUESTION = Question("scales", "learned σ by depth; distribution of σ per block", Options, ask, present)
+QUESTION = register_question(
+    Question(
+        "scales",
+        "Learned scales: σ of every N-jet layer by depth, and how the σ_ji of each block are distributed (DCN §3.2, Fig. 3a and 3b).",
+        Options,
+        ask,
+        present,
+    )
+)

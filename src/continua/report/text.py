@@ -1,18 +1,20 @@
-"""Pages as files: text (Markdown), numbers (CSV, JSON) and pictures, each under the name of its figure or table."""
+"""Pages as text: Markdown, numbers as CSV and JSON, tables on the terminal; and all of a page's files in a folder."""
 
 import csv
 import json
+import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from continua.errors import ConfigError
+from continua.errors import unknown_name
+from continua.files import write_text, written_whole
 from continua.report.draw import FORMATS, draw_figure
 from continua.report.page import Cell, Figure, Link, Maps, Page, PlusMinus, Table, cell_text
 from continua.report.plain import from_plain, to_plain
-from continua.report.write import written_whole
 
 
 def write_page(page: Page, folder: Path, formats: Sequence[str] = ("png",), *, anew: bool = False) -> list[Path]:
@@ -27,7 +29,7 @@ def draw_page(page: Page, folder: Path, formats: Sequence[str], *, anew: bool = 
     """The pictures of a page that are not in the folder yet; with `anew`, all of them: where numbers may have changed."""
     wrong = [kind for kind in formats if kind not in FORMATS]
     if wrong:
-        raise ConfigError(f"pictures cannot be written as {wrong[0]!r}; expected some of {', '.join(FORMATS)}")
+        raise unknown_name("format of pictures", wrong[0], FORMATS)
     parts = [*page.every(Figure), *page.every(Maps)]
     wanted = [(part, folder / f"{part.name}.{kind}") for part in parts for kind in formats]
     missing = [(part, path) for part, path in wanted if anew or not path.exists()]
@@ -75,22 +77,15 @@ def write_csv(part: Table | Figure, target: Path) -> Path:
     return target
 
 
-def write_text(target: Path, text: str) -> Path:
-    """Write a whole file or none."""
-    with written_whole(target) as temporary:
-        temporary.write_text(text, "utf-8")
-    return target
-
-
-def _table_rows(table: Table) -> Iterable[list[Any]]:
+def _table_rows(table: Table) -> Iterable[Sequence[Cell]]:
     spread = [any(isinstance(row[place], PlusMinus) for row in table.rows) for place in range(len(table.heads))]
 
-    def split(cells: Iterable[Cell]) -> list[Any]:
-        found: list[Any] = []
+    def split(cells: Iterable[Cell]) -> list[Cell]:
+        split_cells: list[Cell] = []
         for cell, wide in zip(cells, spread, strict=True):
             cell = cell.text if isinstance(cell, Link) else cell
-            found += [cell.value, cell.error] if isinstance(cell, PlusMinus) else [cell, None] if wide else [cell]
-        return found
+            split_cells += [cell.value, cell.error] if isinstance(cell, PlusMinus) else [cell, None] if wide else [cell]
+        return split_cells
 
     heads: list[str] = []
     for column, wide in zip(table.heads, spread, strict=True):
@@ -99,7 +94,7 @@ def _table_rows(table: Table) -> Iterable[list[Any]]:
     yield from (split(row) for row in table.rows)
 
 
-def _figure_rows(figure: Figure) -> Iterable[list[Any]]:
+def _figure_rows(figure: Figure) -> Iterable[Sequence[Cell]]:
     spread = any(series.error is not None for series in figure.series)
     yield ["series", figure.x.text, figure.y.text, *([f"± {figure.y.text}"] if spread else [])]
     for series in figure.series:
@@ -114,11 +109,61 @@ def _row(cells: Iterable[str]) -> str:
 
 def _rounded(page: Page) -> Page:
     """Four digits of each map are enough to draw it again, and a third of the size."""
-    from dataclasses import replace
-
     parts = [replace(part, values=_four_digits(part.values)) if isinstance(part, Maps) else part for part in page.parts]
     return replace(page, parts=parts, sections=[_rounded(section) for section in page.sections])
 
 
 def _four_digits(values: np.ndarray) -> np.ndarray:
     return np.asarray([float(f"{value:.4g}") for value in values.ravel()]).reshape(values.shape)
+
+
+# --- the terminal -------------------------------------------------------------------------------------------------------
+
+WIDE = 160  # columns
+MOST_ROWS = 24  # of a page's table
+
+
+def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, text: Sequence[int] = (0,)) -> None:
+    """Print a table; all columns but those in `text` are aligned to the right and never wrapped."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    # A pipe or file has no width: a table squeezed into the usual 80 columns there would be hard to read or search.
+    console = Console(width=None if sys.stdout.isatty() else WIDE)
+    table = RichTable(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for position, column in enumerate(columns):
+        words = position in text
+        table.add_column(Text(column), justify="left" if words else "right", no_wrap=not words, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else str(cell)) for cell in row))
+    console.print(Text(title), style="bold", soft_wrap=True)
+    console.print(table)
+    console.print()
+
+
+def show_page(page: Page) -> None:
+    """Sentences and tables on the terminal."""
+    print(page.title)
+    for part in page.parts:
+        if isinstance(part, str):
+            print(part)
+        elif isinstance(part, Table):
+            rows = [[cell_text(cell, head.digits) for cell, head in zip(row, part.heads, strict=True)] for row in part.rows]
+            words = [place for place in range(len(part.heads)) if any(isinstance(row[place], str) for row in part.rows)]
+            show_table(part.title, [head.text for head in part.heads], rows[:MOST_ROWS], text=words)
+            if len(rows) > MOST_ROWS:
+                print(f"… and {len(rows) - MOST_ROWS} rows more in {part.name}.csv\n")
+    for section in page.sections:
+        show_page(section)
+
+
+def size_text(size: int) -> str:
+    """A number of bytes as people say it."""
+    amount, unit = float(size), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if amount < 1000:
+            break
+        amount, unit = amount / 1000, larger
+    return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"

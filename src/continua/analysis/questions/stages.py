@@ -7,19 +7,19 @@ method do.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from continua.analysis.accuracy import Batches
-from continua.analysis.question import DataOptions, Question
+from continua.analysis.question import DataOptions, Question, register_question
 from continua.analysis.subject import Subject, no_progress
+from continua.blocks import ERKStep, IRKStep, Period
 from continua.errors import ConfigError
-from continua.models import familiar_method
+from continua.models import Network, familiar_method
 from continua.options import option
-from continua.report import Axis, Column, Figure, Maps, Page, Series, Table
+from continua.report import Axis, Column, Figure, Maps, Page, Part, Series, Table
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class TimeStep:
 
 @dataclass(frozen=True)
 class Stages:
-    """What `stages` found."""
+    """The answer of `stages`."""
 
     name: str
     images: int
@@ -78,35 +78,38 @@ class _Sums:
         self.weights += ((flat * change).sum(2) / length.square().clamp_min(tiny)).sum(1).cpu().numpy()
 
 
-def _check(model: Any) -> None:
-    if not all(hasattr(block, "taken") for block in getattr(model, "blocks", [None])):
-        raise ConfigError(f"{getattr(model, 'name', 'this network')} has no Runge–Kutta periods; `stages` asks ERKNets and IRKNets")
+def _periods(model: Network) -> list[Period]:
+    periods = [block for block in model.blocks if isinstance(block, Period)]
+    if not periods or len(periods) < len(model.blocks):
+        raise ConfigError(f"{model.name or 'this network'} has no Runge–Kutta periods; `stages` asks ERKNets and IRKNets")
+    return periods
 
 
 @torch.no_grad()
-def stages(model: Any, batches: Batches, *, drop: bool = True, advance: Callable[[int], None] = no_progress) -> Stages:
+def stages(model: Network, batches: Batches, *, drop: bool = True, advance: Callable[[int], None] = no_progress) -> Stages:
     """Norms, step sizes and weights of every time-step on these (images, labels); with `drop`, the accuracy without each stage."""
-    _check(model)
-    sums = [[_Sums(step.stages) for step, _ in block.taken] for block in model.blocks]
+    periods = _periods(model)
+    sums = [[_Sums(step.stages) for step, _ in period.taken] for period in periods]
     seen = right = 0
     for images, labels in batches:
-        logits = _one_batch(model, images, labels, sums, drop)
+        logits = _add_batch(model, images, labels, sums, drop)
         right += int((logits.argmax(1) == labels.to(logits.device)).sum())
         seen += len(labels)
         advance(1)
     if not seen:
         raise ConfigError("there are no images to look at; the batches are empty")
-    found = [
+    steps = [
         _time_step(period, number, step, sums[period][number], seen, drop)
-        for period, block in enumerate(model.blocks)
+        for period, block in enumerate(periods)
         for number, (step, _) in enumerate(block.taken)
     ]
-    return Stages(getattr(model, "spelling", model.name), seen, right / seen, found)
+    return Stages(getattr(model, "spelling", model.name), seen, right / seen, steps)
 
 
-def _one_batch(model: Any, images: Tensor, labels: Tensor, sums: list[list[_Sums]], drop: bool) -> Tensor:
+def _add_batch(model: Network, images: Tensor, labels: Tensor, sums: list[list[_Sums]], drop: bool) -> Tensor:
+    """Add a batch to the sums; its logits."""
     y, scales = model.stem(images), []
-    for period, block in enumerate(model.blocks):
+    for period, block in enumerate(_periods(model)):
         y = model.transitions[period - 1](y) if period else y
         for number, (step, use) in enumerate(block.taken):
             increments = step.increments(y, use)
@@ -121,22 +124,22 @@ def _one_batch(model: Any, images: Tensor, labels: Tensor, sums: list[list[_Sums
     return model.forward_head(scales if model.multiscale else y)
 
 
-def _finish(model: Any, scales: list[Tensor], period: int, number: int, y: Tensor) -> Tensor:
+def _finish(model: Network, scales: list[Tensor], period: int, number: int, y: Tensor) -> Tensor:
     """Logits from y after a time-step; `scales` are the final states of earlier periods."""
-    scales = list(scales)
-    for index in range(period, len(model.blocks)):
+    scales, periods = list(scales), _periods(model)
+    for index in range(period, len(periods)):
         y = model.transitions[index - 1](y) if index > period else y
-        for step, use in model.blocks[index].taken[number + 1 if index == period else 0 :]:
+        for step, use in periods[index].taken[number + 1 if index == period else 0 :]:
             y = step(y, use)
         scales.append(y)
     return model.forward_head(scales if model.multiscale else y)
 
 
-def _time_step(period: int, number: int, step: Any, sums: _Sums, images: int, drop: bool) -> TimeStep:
+def _time_step(period: int, number: int, step: ERKStep | IRKStep, sums: _Sums, images: int, drop: bool) -> TimeStep:
     return TimeStep(
         period=period,
         step=number,
-        implicit=hasattr(step, "loops"),
+        implicit=isinstance(step, IRKStep),
         state=sums.state / images,
         change=sums.change / images,
         step_size=sums.size / images,
@@ -156,31 +159,31 @@ class Options(DataOptions):
 
 
 def ask(subject: Subject, options: Options) -> Stages:
-    _check(subject.model)  # before a progress bar appears
+    _periods(subject.model)  # before a progress bar appears
     images = subject.images(options)
     with subject.progress("stages", len(images)) as advance:
         return stages(subject.model, images, drop=options.drop, advance=advance)
 
 
-def present(found: Stages) -> Page:
-    sizes = [step.step_size for step in found.steps]
+def present(result: Stages) -> Page:
+    sizes = [step.step_size for step in result.steps]
     first = (
-        f"{found.name}: {len(sizes)} time-steps of relative size {min(sizes):.2f} to {max(sizes):.2f}; accuracy {found.accuracy:.2%} on "
-        f"{found.images:,} images."
+        f"{result.name}: {len(sizes)} time-steps of relative size {min(sizes):.2f} to {max(sizes):.2f}; accuracy {result.accuracy:.2%} on "
+        f"{result.images:,} images."
     )
-    parts: list[Any] = [first, _norms(found), _sizes(found), _table(found)]
-    if any(step.accuracy_without for step in found.steps):
-        parts.append(_dropped(found))
-    return Page("Stages", [*parts, *_matrices(found)])
+    parts: list[Part] = [first, _norms(result), _sizes(result), _table(result)]
+    if any(step.accuracy_without for step in result.steps):
+        parts.append(_dropped(result))
+    return Page("Stages", [*parts, *_matrices(result)])
 
 
-def _places(found: Stages) -> list[tuple[str, TimeStep, int]]:
+def _places(result: Stages) -> list[tuple[str, TimeStep, int]]:
     """Every stage in the order of depth, with a short name: 1.1 z2."""
-    return [(f"{s.period + 1}.{s.step + 1} z{i + 1}", s, i) for s in found.steps for i in range(len(s.increments))]
+    return [(f"{s.period + 1}.{s.step + 1} z{i + 1}", s, i) for s in result.steps for i in range(len(s.increments))]
 
 
-def _norms(found: Stages) -> Figure:
-    places = _places(found)
+def _norms(result: Stages) -> Figure:
+    places = _places(result)
     names = [name for name, _, _ in places]
     series = [
         Series("state y_n", names, [step.state for _, step, _ in places], style="steps"),
@@ -190,17 +193,17 @@ def _norms(found: Stages) -> Figure:
     return Figure("norms", "Norms through depth", Axis("stage"), Axis("norm"), series, caption)
 
 
-def _sizes(found: Stages) -> Figure:
-    names = [f"{step.period + 1}.{step.step + 1}" for step in found.steps]
-    bars = [Series("‖y_{n+1} − y_n‖ / ‖y_n‖", names, [step.step_size for step in found.steps], style="bars")]
+def _sizes(result: Stages) -> Figure:
+    names = [f"{step.period + 1}.{step.step + 1}" for step in result.steps]
+    bars = [Series("‖y_{n+1} − y_n‖ / ‖y_n‖", names, [step.step_size for step in result.steps], style="bars")]
     return Figure("step_sizes", "Effective step sizes", Axis("period.step"), Axis("relative step size"), bars)
 
 
-def _table(found: Stages) -> Table:
+def _table(result: Stages) -> Table:
     columns = ["stage", Column("norm of h·b_i·z_i", digits=4), Column("weight b_i", digits=3), Column("reads y_n", digits=3)]
     columns += [Column("reads other stages", digits=3), Column("accuracy without it", "%", 2)]
     rows = []
-    for name, step, i in _places(found):
+    for name, step, i in _places(result):
         without = 100 * step.accuracy_without[i] if step.accuracy_without else None
         others = float(np.linalg.norm(step.dependence[i, 1:]))
         rows.append((name, step.increments[i], step.weights[i], float(step.dependence[i, 0]), others, without))
@@ -210,21 +213,21 @@ def _table(found: Stages) -> Table:
     return Table("stages", "Stages", columns, rows, caption)
 
 
-def _dropped(found: Stages) -> Figure:
-    places = [(name, step.accuracy_without[i]) for name, step, i in _places(found) if step.accuracy_without]
+def _dropped(result: Stages) -> Figure:
+    places = [(name, step.accuracy_without[i]) for name, step, i in _places(result) if step.accuracy_without]
     names = [name for name, _ in places]
     series = [
         Series("without this stage", names, [100 * value for _, value in places], style="points"),
-        Series("whole network", names, [100 * found.accuracy] * len(names), dashed=True),
+        Series("whole network", names, [100 * result.accuracy] * len(names), dashed=True),
     ]
     return Figure("dropped", "Accuracy with one stage left out of the sum", Axis("stage"), Axis("accuracy", "%"), series)
 
 
-def _matrices(found: Stages) -> list[Maps]:
+def _matrices(result: Stages) -> list[Maps]:
     """Who reads whom, beside a textbook tableau; one grid for each number of stages."""
     grids = []
-    for count in sorted({len(step.increments) for step in found.steps}):
-        steps = [step for step in found.steps if len(step.increments) == count]
+    for count in sorted({len(step.increments) for step in result.steps}):
+        steps = [step for step in result.steps if len(step.increments) == count]
         name, known = familiar_method(count, steps[0].implicit)
         tableau = _relative(np.abs(np.array(known)))
         values = np.stack([np.stack([_relative(step.dependence[:, 1:]), tableau]) for step in steps])
@@ -249,4 +252,13 @@ def _relative(matrix: np.ndarray) -> np.ndarray:
     return matrix / largest if largest > 0 else matrix
 
 
-QUESTION = Question("stages", "increments, step sizes and dependence of learned Runge–Kutta methods", Options, ask, present)
+QUESTION = register_question(
+    Question(
+        "stages",
+        "What a Runge–Kutta network learned as a method: increments through depth, effective step sizes, "
+        "who reads whom, stages left out (RKNet).",
+        Options,
+        ask,
+        present,
+    )
+)

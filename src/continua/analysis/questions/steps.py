@@ -8,13 +8,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from continua.analysis.accuracy import Batches, has_time
-from continua.analysis.question import DataOptions, Question
+from continua.analysis.accuracy import Batches
+from continua.analysis.question import DataOptions, Question, register_question
+from continua.analysis.statistics import rank_correlation
 from continua.analysis.subject import Images, Subject, no_progress
+from continua.blocks import ODEBlock
 from continua.data import Augmentation
 from continua.errors import ConfigError
+from continua.models import Network
+from continua.ode import SolverConfig
 from continua.options import option
-from continua.report import Axis, Column, Figure, Maps, Page, PlusMinus, Series, Table
+from continua.report import Axis, Column, Figure, Maps, Page, Part, PlusMinus, Series, Table
 
 BATCH = 64  # images under way together: many enough for the convolutions, few enough for the processor's cache
 
@@ -51,14 +55,14 @@ class Steps:
 
 
 @torch.no_grad()
-def steps(model: Any, batches: Batches, *, shown: int = 5, advance: Callable[[int], None] = no_progress, **solver: Any) -> Steps:
+def steps(model: Network, batches: Batches, *, shown: int = 5, advance: Callable[[int], None] = no_progress, **solver: Any) -> Steps:
     """Solve every image with steps of its own, many images at a time: the same steps as one image at a time would take.
 
     `solver`: other solver keywords than the network's, as rtol=1e-4. The field must not mix images (no BatchNorm in training).
     """
     net = per_image(model, **solver)
-    blocks = [block for block in net.blocks if has_time(block)]
-    costs: dict[str, list[Any]] = {name: [] for name in ("accepted", "rejected", "nfe")}
+    blocks = [block for block in net.blocks if isinstance(block, ODEBlock)]
+    costs: dict[str, list[np.ndarray]] = {name: [] for name in ("accepted", "rejected", "nfe")}
     labels, predictions, margins, calls, seconds = [], [], [], 0, 0.0
     for images, names in batches:
         start = time.perf_counter()
@@ -68,16 +72,15 @@ def steps(model: Any, batches: Batches, *, shown: int = 5, advance: Callable[[in
         seconds += time.perf_counter() - start
         margins.append((best.values[:, 0] - best.values[:, 1]).cpu().numpy())
         labels.append(names.cpu().numpy())
-        for name, found in costs.items():
-            found.append(np.stack([getattr(block.stats, name).cpu().numpy() for block in blocks], 1))
+        for name, counts in costs.items():
+            counts.append(np.stack([getattr(block.stats, name).cpu().numpy() for block in blocks], 1))
         calls += int(costs["nfe"][-1].max(0).sum())  # a call of f serves all images still under way
         advance(len(names))
     if not labels:
         raise ConfigError("there are no images to count steps of; the batches are empty or used up")
-    counted = {name: np.concatenate(found) for name, found in costs.items()}
-    found = Steps(
+    counted = Steps(
         _described(blocks[0].solver),
-        **counted,
+        **{name: np.concatenate(counts) for name, counts in costs.items()},
         labels=np.concatenate(labels),
         predictions=np.concatenate(predictions),
         margins=np.concatenate(margins).astype(np.float64),
@@ -86,39 +89,25 @@ def steps(model: Any, batches: Batches, *, shown: int = 5, advance: Callable[[in
         most=[],
         least=[],
     )
-    order = np.argsort(found.tried, kind="stable")
+    order = np.argsort(counted.tried, kind="stable")
     # Of equally demanding images, the first ones.
-    most = np.argsort(-found.tried, kind="stable")[:shown]
-    return replace(found, most=most.tolist(), least=order[:shown].tolist())
+    most = np.argsort(-counted.tried, kind="stable")[:shown]
+    return replace(counted, most=most.tolist(), least=order[:shown].tolist())
 
 
-def per_image(model: Any, **solver: Any) -> Any:
+def per_image(model: Network, **solver: Any) -> Network:
     """The same network, each image with its own adaptive steps."""
-    solvers = [block.solver for block in model.blocks if has_time(block)]
+    solvers = [block.solver for block in model.blocks if isinstance(block, ODEBlock)]
     if not solvers:
         raise ConfigError(f"{model.name or 'this network'} has no ODE block, so no solver that takes steps")
     net = model.with_solver(**{"control": solvers[0].control.replace(per="sample"), "gradient": "checkpoint", **solver})
-    if any(block.solver.steps is not None for block in net.blocks if has_time(block)):
+    if any(isinstance(block, ODEBlock) and block.solver.steps is not None for block in net.blocks):
         raise ConfigError("this network takes a fixed number of steps for every image; choose adaptive ones: steps=None, method='dopri5'")
     return net.eval()
 
 
-def _described(solver: Any) -> str:
+def _described(solver: SolverConfig) -> str:
     return f"{solver.tableau.name}, rtol {solver.rtol:g}, atol {solver.atol:g}"
-
-
-def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
-    """Spearman's: Pearson's of the ranks, equal values sharing their mean rank; NaN where one of them is constant."""
-    first, second = _ranks(np.asarray(a)), _ranks(np.asarray(b))
-    if np.ptp(first) == 0 or np.ptp(second) == 0:
-        return float("nan")
-    return float(np.corrcoef(first, second)[0, 1])
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return (last - (counts - 1) / 2)[inverse]
 
 
 # --- the command --------------------------------------------------------------------------------------------------------
@@ -135,12 +124,12 @@ class Options(DataOptions):
 
 def ask(subject: Subject, options: Options) -> Steps:
     images = subject.images(options, batch_size=options.batch_size or min(BATCH, subject.batch_size))
-    solver: dict[str, Any] = {} if options.tolerance is None else dict(rtol=options.tolerance, atol=options.tolerance)
+    solver: dict[str, object] = {} if options.tolerance is None else dict(rtol=options.tolerance, atol=options.tolerance)
     if options.method is not None:
         solver |= dict(method=options.method, steps=None)
     with subject.progress("steps per image", images.count) as advance:
-        found = steps(subject.model, images, shown=options.shown, advance=advance, **solver)
-    return replace(found, pictures=_pictures(images, [found.most, found.least]))
+        result = steps(subject.model, images, shown=options.shown, advance=advance, **solver)
+    return replace(result, pictures=_pictures(images, [result.most, result.least]))
 
 
 def _pictures(images: Images, rows: list[list[int]]) -> np.ndarray:
@@ -151,40 +140,42 @@ def _pictures(images: Images, rows: list[list[int]]) -> np.ndarray:
     return np.asarray(pixels, dtype=np.float64).round(3)
 
 
-def present(found: Steps) -> Page:
-    tried = found.tried
-    calls = int(found.nfe.sum()) / max(1, found.field_calls)
+def present(result: Steps) -> Page:
+    tried = result.tried
+    calls = int(result.nfe.sum()) / max(1, result.field_calls)
     text = (
-        f"{len(tried):,} images, {found.solver}, each with its own steps: {tried.mean():.2f} ± {tried.std():.2f} steps (accepted and "
-        f"rejected; from {tried.min()} to {tried.max()}). f was called {found.field_calls:,} times, {calls:.0f} times less often than with "
-        f"one image at a time; {found.seconds:.1f} s in all."
+        f"{len(tried):,} images, {result.solver}, each with its own steps: {tried.mean():.2f} ± {tried.std():.2f} steps (accepted and "
+        f"rejected; from {tried.min()} to {tried.max()}). f was called {result.field_calls:,} times, {calls:.0f} times less often than "
+        f"with one image at a time; {result.seconds:.1f} s in all."
     )
     values, counts = np.unique(tried, return_counts=True)
     bars = Series("images", values, 100 * counts / len(tried), style="bars")
-    parts: list[Any] = [
+    parts: list[Part] = [
         text,
-        _relation(found),
-        _table(found),
+        _relation(result),
+        _table(result),
         Figure("histogram", "Steps per image", Axis("steps"), Axis("images", "%"), [bars]),
     ]
     if len(values) == 1:
         return Page("Steps per image", parts)
     enough = values[counts >= min(20, counts.max())]
-    parts += _by_steps(found, [tried == value for value in enough], enough)
-    if found.pictures is not None:
-        rows = [f"{name}: {' '.join(str(tried[place]) for place in row)}" for name, row in (("most", found.most), ("fewest", found.least))]
-        columns = [str(place + 1) for place in range(found.pictures.shape[1])]
+    parts += _by_steps(result, [tried == value for value in enough], enough)
+    if result.pictures is not None:
+        rows = [
+            f"{name}: {' '.join(str(tried[place]) for place in row)}" for name, row in (("most", result.most), ("fewest", result.least))
+        ]
+        columns = [str(place + 1) for place in range(result.pictures.shape[1])]
         caption = "The numbers are the steps of each image, from left to right."
-        parts.append(Maps("demanding", "The most and the least demanding images", rows, columns, found.pictures, "pixels", caption))
+        parts.append(Maps("demanding", "The most and the least demanding images", rows, columns, result.pictures, "pixels", caption))
     return Page("Steps per image", parts)
 
 
-def _by_steps(found: Steps, groups: list[np.ndarray], values: np.ndarray) -> list[Figure]:
+def _by_steps(result: Steps, groups: list[np.ndarray], values: np.ndarray) -> list[Figure]:
     """Accuracy (± its standard error) and margin (± standard deviation) of the images that took as many steps."""
-    right = [found.right[group] for group in groups]
+    right = [result.right[group] for group in groups]
     errors = [100 * float(np.sqrt(part.mean() * (1 - part.mean()) / len(part))) for part in right]
     accuracy = Series("accuracy", values, [100 * part.mean() for part in right], error=errors, style="both")
-    margins = [found.margins[group] for group in groups]
+    margins = [result.margins[group] for group in groups]
     margin = Series("margin", values, [part.mean() for part in margins], error=[part.std() for part in margins], style="both")
     return [
         Figure("correctness", "Accuracy by steps", Axis("steps"), Axis("accuracy", "%"), [accuracy]),
@@ -192,26 +183,35 @@ def _by_steps(found: Steps, groups: list[np.ndarray], values: np.ndarray) -> lis
     ]
 
 
-def _table(found: Steps) -> Table:
+def _table(result: Steps) -> Table:
     columns = ["images", Column("number", digits=0), Column("steps", digits=2), Column("rejected", digits=2), Column("NFE", digits=1)]
     rows = []
-    for name, some in (("all", np.ones_like(found.right)), ("right", found.right), ("wrong", ~found.right)):
-        if some.any():
-            cells = [part[some] for part in (found.tried, found.rejected.sum(1), found.nfe.sum(1))]
-            rows.append((name, int(some.sum()), *(PlusMinus(float(cell.mean()), float(cell.std())) for cell in cells)))
+    for name, chosen in (("all", np.ones_like(result.right)), ("right", result.right), ("wrong", ~result.right)):
+        if chosen.any():
+            cells = [part[chosen] for part in (result.tried, result.rejected.sum(1), result.nfe.sum(1))]
+            rows.append((name, int(chosen.sum()), *(PlusMinus(float(cell.mean()), float(cell.std())) for cell in cells)))
     return Table("steps", "Steps and evaluations of f per image, mean ± standard deviation", columns, rows)
 
 
-def _relation(found: Steps) -> str:
+def _relation(result: Steps) -> str:
     """One sentence on steps, correctness and margin."""
-    tried, right = found.tried, found.right
+    tried, right = result.tried, result.right
     if np.ptp(tried) == 0:
         return "All images take the same number of steps; a tighter tolerance may tell them apart."
-    rho = rank_correlation(tried, found.margins)
+    rho = rank_correlation(tried, result.margins)
     words = f"Rank correlation of steps with the margin of the prediction: {rho:+.2f}"
     if right.all() or not right.any():
         return words + "."
     return f"{words}; with being right: {rank_correlation(tried, right):+.2f} (accuracy {right.mean():.2%})."
 
 
-QUESTION = Question("steps", "solver steps of every image, against correctness and margin", Options, ask, present)
+QUESTION = register_question(
+    Question(
+        "steps",
+        "Steps per image: how many steps the solver takes for each image of a set, and for which it takes most "
+        "(Carrara et al. 2019, Table 1).",
+        Options,
+        ask,
+        present,
+    )
+)

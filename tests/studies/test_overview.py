@@ -11,57 +11,70 @@ import pytest
 from continua.analysis import curves_over_seeds, runs_page
 from continua.cli import main
 from continua.errors import ConfigError
-from continua.report import Column, Entry, Figure, Page, PlusMinus, Table, page_json, write_text
-from continua.report.page import Link
-from continua.report.plain import to_plain
+from continua.report import VERSION, Column, Entry, Figure, Link, Page, PlusMinus, Table, page_json, to_plain
 from continua.runs import Recipe, Run, RunView
-from continua.studies import STUDIES, Claim, find_study
-from continua.studies.claims import claim_from, claim_text, verdict
-from continua.studies.front import NOT_RUN, front_page, headline
-from continua.studies.overview import asked_for, report_page
-from continua.studies.written import Written, largest, study_folder, written_studies
+from continua.studies import STUDIES, Claim, Printed, asked_for, find_study, report_page
+from continua.studies.catalogue import Written, largest, study_folder, written_studies
+from continua.studies.overview import NOT_RUN, front_page, headline
 
-CLAIMS = [Claim("with 52 images DCN-ODE is ahead — of **all**", True), Claim("so it is with 8", False), Claim("and with 2", None)]
+CLAIMS = [
+    Claim("with 52 images DCN-ODE is ahead — of **all**", "holds", interval=(0.5, 1.5)),
+    Claim("so it is with 8", "fails"),
+    Claim("and with 2", "undecided"),
+]
 
 
 def entry(name: str, scale: str, ours: float = 46.25) -> Entry:
     """What a study leaves: one table with the row that the front page shows."""
-    row, column = find_study(name).compared
-    table = Table("accuracy", "Accuracy", ["model", Column(f"{column}, accuracy", "%", 1)], [["other", 1.0], [row, PlusMinus(ours, 0.5)]])
-    command = f"continua reproduce {name} --scale {scale}"
-    notes = [claim_text(claim) for claim in CLAIMS]
-    return Entry(f"{name}: a title", "DCN", "Is it?", [command], ["everything"], {"threads": 1, "precision": "float32"}, [table], notes)
+    study = find_study(name)
+    row, column = (study.printed.cells, study.printed.column) if isinstance(study.printed, Printed) else ((name,), "ours")
+    names = [f"name {place}" for place in range(len(row))]
+    rows = [[*["other"] * len(row), 1.0], [*row, PlusMinus(ours, 0.5)]]
+    return Entry(
+        title=f"{name}: a title",
+        paper="DCN",
+        asked="Is it?",
+        commands=["typed by hand"],
+        reduced=["everything"],
+        environment={"threads": 1, "precision": "float32"},
+        parts=[Table("accuracy", "Accuracy", [*names, Column(column, "%", 1)], rows)],
+        study=name,
+        scale=scale,
+        printed=study.printed,
+        claims=CLAIMS,
+    )
 
 
 def write(name: str, scale: str, runs: Path, ours: float = 46.25) -> None:
     """As `continua reproduce` does, without training anything."""
     target = study_folder(find_study(name), scale, runs) / "results.json"
     target.parent.mkdir(parents=True)
-    target.write_text(json.dumps({"study": name, "entry": to_plain(entry(name, scale, ours)), "runs": []}))
+    target.write_text(json.dumps({"version": VERSION, "entry": to_plain(entry(name, scale, ours)), "runs": []}))
 
 
-@pytest.mark.parametrize("claim", CLAIMS)
-def test_a_claim_is_read_back_from_its_sentence(claim: Claim) -> None:
-    assert claim_from(claim_text(claim)) == claim
+def test_claims_scale_and_printed_value_are_read_back_as_they_were_written(tmp_path: Path) -> None:
+    write("dcn/table2a", "cpu", tmp_path)
+    entry("dcn/table2a", "smoke").write(tmp_path / "results" / "dcn" / "table2a.json")
+    scales = written_studies(tmp_path, tmp_path / "results")["dcn/table2a"]
+    assert {scale: written.entry for scale, written in scales.items()} == {
+        "smoke": entry("dcn/table2a", "smoke"),
+        "cpu": entry("dcn/table2a", "cpu"),
+    }
 
 
-def test_other_sentences_are_no_claims() -> None:
-    assert claim_from("Claim: nothing.") is None
-    assert claim_from("A note by hand — **bold**.") is None
-
-
-@pytest.mark.parametrize(
-    ("claims", "scale", "said"),
-    [
-        (CLAIMS[:1], "cpu", "agrees: 1 of 1 claims hold"),
-        (CLAIMS, "cpu", "differs: 1 of 2 claims hold"),
-        (CLAIMS[2:], "cpu", "cannot be told"),
-        (CLAIMS, "smoke", "not judged"),
-        ([], "cpu", "shown"),
-    ],
-)
-def test_a_verdict_counts_the_claims_that_can_be_told(claims: list[Claim], scale: str, said: str) -> None:
-    assert verdict(claims, scale) == said
+def test_what_version_0_1_wrote_into_the_folder_of_runs_is_still_read(tmp_path: Path) -> None:
+    old = to_plain(entry("dcn/table2a", "cpu"))
+    claims = [{"text": claim.hypothesis, "holds": holds} for claim, holds in zip(CLAIMS, (True, False, None), strict=True)]
+    for key in ("study", "scale", "printed", "claims"):
+        del old[key]
+    old["notes"] = [f"Claim: {claim['text']} — **in words**." for claim in claims]
+    target = study_folder(find_study("dcn/table2a"), "cpu", tmp_path) / "results.json"
+    target.parent.mkdir(parents=True)
+    target.write_text(json.dumps({"study": "dcn/table2a", "scale": "cpu", "claims": claims, "entry": old, "runs": []}))
+    written = written_studies(tmp_path, tmp_path / "nothing")["dcn/table2a"]["cpu"]
+    assert [(claim.hypothesis, claim.verdict) for claim in written.entry.claims] == [(c.hypothesis, c.verdict) for c in CLAIMS]
+    assert not written.entry.notes
+    assert headline(written) == "46.2 ± 0.5\u00a0%"
 
 
 def test_the_front_page_has_a_row_for_every_study_and_links_to_those_that_were_run(tmp_path: Path) -> None:
@@ -80,9 +93,9 @@ def test_the_front_page_has_a_row_for_every_study_and_links_to_those_that_were_r
 def test_a_study_is_shown_at_its_largest_scale_unless_asked_otherwise(tmp_path: Path) -> None:
     write("dcn/table2a", "smoke", tmp_path, 11.0)
     write("dcn/table2a", "paper", tmp_path, 44.0)
-    found = written_studies(tmp_path, tmp_path / "nothing")["dcn/table2a"]
-    assert largest(found).scale == "paper"
-    assert list(found) == ["smoke", "paper"]
+    scales = written_studies(tmp_path, tmp_path / "nothing")["dcn/table2a"]
+    assert largest(scales).scale == "paper"
+    assert list(scales) == ["smoke", "paper"]
     shown = [report_page(asked_for([word], tmp_path), tmp_path).sections[0].title for word in ("dcn/table2a", "dcn/table2a@smoke")]
     assert [title.partition(":")[0] for title in shown] == ["dcn/table2a at paper", "dcn/table2a at smoke"]
 
@@ -96,14 +109,23 @@ def test_kept_results_count_and_ones_own_come_first(tmp_path: Path) -> None:
 
 def test_without_a_number_the_front_page_says_what_became_of_the_first_claim() -> None:
     bare = entry("dcn/fig4a", "cpu")
-    written = Written(find_study("dcn/fig4a"), "cpu", bare)
-    assert headline(written) == f"{CLAIMS[0].text}: holds here"
+    written = Written(find_study("dcn/fig4a"), bare)
+    assert headline(written) == f"{CLAIMS[0].hypothesis}: holds here"
 
 
 def test_every_study_with_a_printed_number_names_the_row_it_is_compared_with() -> None:
     for study in STUDIES.values():
-        if re.match(r"(about )?\d", study.printed) and study.rows("paper") and "evaluations" not in study.printed:
-            assert study.compared[0], study.id
+        if re.match(r"(about )?\d", study.published) and study.rows("paper") and "evaluations" not in study.published:
+            assert isinstance(study.printed, Printed), study.id
+            assert study.printed.column, study.id
+
+
+def test_a_printed_number_is_written_as_the_paper_has_it() -> None:
+    assert find_study("dcn/table4").published == "89.97 ± 0.30 % (DCN σ(t))"
+    assert find_study("dcn/table2b").published == "0.0171 (DCN-ODE)"
+    assert find_study("anodev2/table4").published == "77.73 % (ResNet-4)"
+    assert find_study("rknet/table3").published == "23.14 % top-1 (3×1_3×1_6×1_2×1-B)"
+    assert find_study("features/fig2").published == "about 21 % at t = 0.45 (ODE-only Net)"
 
 
 def test_the_report_of_studies_is_one_file_whose_links_lead_somewhere(
@@ -129,7 +151,7 @@ def test_the_report_of_studies_is_one_file_whose_links_lead_somewhere(
     [
         ("dcn/tabel2a", "did you mean dcn/table2a"),
         ("dnc/table2a", "did you mean dcn/table2a"),
-        ("dcn/table2a@large", "expected one of smoke"),
+        ("dcn/table2a@large", "unknown scale 'large'; .*known: smoke"),
         (".", "is not a run"),
         ("runs/nowhere", "neither the folder of a run nor a study"),
     ],
@@ -173,8 +195,8 @@ def test_curves_over_seeds_are_means_with_a_band_over_the_epochs_that_all_have(t
         return begun(tmp_path / str(losses), lines)
 
     (figure,) = curves_over_seeds({"two": [run(1.0, 4.0), run(3.0, 4.0, 9.0)], "one": [run(2.0, 1.0)], "none": []})
-    two, one = figure.series
+    two, single = figure.series
     assert (two.x, two.y) == ((1.0, 2.0), (2.0, 4.0))
     assert two.error == (pytest.approx(2**0.5), 0.0)
-    assert one.error is None
-    assert {two.dash, one.dash} == {0, 1}
+    assert single.error is None
+    assert {two.dash, single.dash} == {0, 1}

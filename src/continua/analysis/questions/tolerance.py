@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from continua.analysis.accuracy import has_time
-from continua.analysis.question import DataOptions, Question
+from continua.analysis.question import DataOptions, Question, register_question
 from continua.analysis.subject import Keep, Subject, ask_anew, no_progress
+from continua.blocks import ODEBlock
 from continua.errors import ConfigError
+from continua.models import Network
+from continua.ode import SolverConfig
 from continua.options import option
-from continua.report import Axis, Column, Figure, Page, Series, Table
+from continua.report import Axis, Column, Figure, Page, Part, Series, Table
 from continua.runs import Batches, evaluate
 
 TOLERANCES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
@@ -39,7 +41,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What `tolerance` found; `trained` names the network's own solver."""
+    """The answer of `tolerance`; `trained` names the network's own solver."""
 
     images: int
     trained: str
@@ -47,7 +49,7 @@ class Tolerance:
 
 
 def tolerance(
-    model: Any,
+    model: Network,
     batches: Batches,
     *,
     tolerances: Sequence[float] = TOLERANCES,
@@ -60,15 +62,15 @@ def tolerance(
 
     rtol = atol = tolerance. `batches` are gone through once per setting, so they must not be an iterator that is used up.
     """
-    block = next((block for block in model.blocks if has_time(block)), None)
+    block = next((block for block in model.blocks if isinstance(block, ODEBlock)), None)
     if block is None:
         raise ConfigError(f"{model.name or 'this network'} has no ODE block, so no tolerance to change")
     settings = _settings(block.solver, tolerances, method, fixed)
-    found: list[dict[str, Any]] = []
+    pieces: list[dict[str, Any]] = []
     for name, changes in settings:
-        found.append(keep(name, lambda changes=changes: _measure(model.with_solver(**changes).eval(), batches)))
+        pieces.append(keep(name, lambda changes=changes: _measure(model.with_solver(**changes).eval(), batches)))
         advance(1)
-    reference = np.array(found[0]["predictions"])
+    reference = np.array(pieces[0]["predictions"])
     solver = block.solver
     trained = f"{solver.tableau.name}, " + (f"{solver.steps} steps" if solver.steps else f"rtol {solver.rtol:g}, atol {solver.atol:g}")
     return Tolerance(
@@ -86,27 +88,29 @@ def tolerance(
                 piece["seconds"],
                 piece["failed"],
             )
-            for (name, changes), piece in zip(settings, found, strict=True)
+            for (name, changes), piece in zip(settings, pieces, strict=True)
         ],
     )
 
 
-def _settings(solver: Any, tolerances: Sequence[float], method: str | None, fixed: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
+def _settings(
+    solver: SolverConfig, tolerances: Sequence[float], method: str | None, fixed: Sequence[str]
+) -> list[tuple[str, dict[str, Any]]]:
     adaptive = method or (solver.tableau.name if solver.steps is None else "dopri5")
     gradient = dict(gradient="checkpoint")  # none is taken; every method allows this one
-    found = [(f"{adaptive}, {tol:g}", dict(method=adaptive, steps=None, rtol=tol, atol=tol, **gradient)) for tol in sorted(tolerances)]
+    settings = [(f"{adaptive}, {tol:g}", dict(method=adaptive, steps=None, rtol=tol, atol=tol, **gradient)) for tol in sorted(tolerances)]
     for text in fixed:
         name, _, count = text.partition(":")
         if not count.isdigit() or int(count) < 1:
             raise ConfigError(f"fixed steps {text!r}; expected a method and a number of steps, for example rk4:2")
-        together = solver.control.replace(per="batch")
-        found.append((f"{name}, {count} step{'s' * (int(count) != 1)}", dict(method=name, steps=int(count), control=together, **gradient)))
-    if not found:
+        together, name_of = solver.control.replace(per="batch"), f"{name}, {count} step{'s' * (int(count) != 1)}"
+        settings.append((name_of, dict(method=name, steps=int(count), control=together, **gradient)))
+    if not settings:
         raise ConfigError("nothing to compare: give some tolerances or some fixed steps")
-    return found
+    return settings
 
 
-def _measure(net: Any, batches: Batches) -> dict[str, Any]:
+def _measure(net: Network, batches: Batches) -> dict[str, Any]:
     """Predictions (−1 where the solve failed), accuracy, cost and time of one setting."""
     measured = evaluate(net, batches)
     if not measured.images:
@@ -141,12 +145,12 @@ def ask(subject: Subject, options: Options) -> Tolerance:
         )
 
 
-def present(found: Tolerance) -> Page:
-    adaptive = [setting for setting in found.settings if setting.tolerance is not None]
-    fixed = [setting for setting in found.settings if setting.tolerance is None]
-    parts: list[Any] = [
-        f"{found.images:,} images; the network was trained with {found.trained}, and only its solver is changed.",
-        *_advice(found),
+def present(result: Tolerance) -> Page:
+    adaptive = [setting for setting in result.settings if setting.tolerance is not None]
+    fixed = [setting for setting in result.settings if setting.tolerance is None]
+    parts: list[Part] = [
+        f"{result.images:,} images; the network was trained with {result.trained}, and only its solver is changed.",
+        *_advice(result),
     ]
     if adaptive:
         x = [setting.tolerance or 0.0 for setting in adaptive]
@@ -155,10 +159,10 @@ def present(found: Tolerance) -> Page:
         parts.append(Figure("accuracy", "Accuracy against tolerance", axis, Axis("accuracy", "%"), [accuracy]))
         cost = Series(adaptive[0].method, x, [sum(s.nfe) for s in adaptive], style="both")
         parts.append(Figure("nfe", "Cost against tolerance", axis, Axis("evaluations of f per image"), [cost]))
-    groups = {name: [s for s in found.settings if s.method == name] for name in dict.fromkeys(s.method for s in found.settings)}
-    series = [Series(name, [sum(s.nfe) for s in some], [100 * s.accuracy for s in some], style="both") for name, some in groups.items()]
+    groups = {name: [s for s in result.settings if s.method == name] for name in dict.fromkeys(s.method for s in result.settings)}
+    series = [Series(name, [sum(s.nfe) for s in group], [100 * s.accuracy for s in group], style="both") for name, group in groups.items()]
     dial = Figure("dial", "Accuracy for the evaluations paid", Axis("evaluations of f per image"), Axis("accuracy", "%"), series)
-    rows = [(s.name, 100 * s.accuracy, 100 * s.same, sum(s.nfe), 1000 * s.seconds / found.images, s.failed) for s in [*adaptive, *fixed]]
+    rows = [(s.name, 100 * s.accuracy, 100 * s.same, sum(s.nfe), 1000 * s.seconds / result.images, s.failed) for s in [*adaptive, *fixed]]
     columns = [
         "solver",
         Column("accuracy", "%", 2),
@@ -170,10 +174,10 @@ def present(found: Tolerance) -> Page:
     return Page("Tolerance", [*parts, dial, Table("tolerance", "Every setting", columns, rows)])
 
 
-def _advice(found: Tolerance, loss: float = 0.005) -> list[str]:
+def _advice(result: Tolerance, loss: float = 0.005) -> list[str]:
     """The cheapest setting that costs less than half a per cent of accuracy against the first."""
-    first = found.settings[0]
-    fine = [setting for setting in found.settings if setting.accuracy > first.accuracy - loss and not setting.failed]
+    first = result.settings[0]
+    fine = [setting for setting in result.settings if setting.accuracy > first.accuracy - loss and not setting.failed]
     if not fine:
         return []
     best = min(fine, key=lambda setting: sum(setting.nfe))
@@ -183,4 +187,12 @@ def _advice(found: Tolerance, loss: float = 0.005) -> list[str]:
     ]
 
 
-QUESTION = Question("tolerance", "accuracy, NFE and time against tolerance and method", Options, ask, present)
+QUESTION = register_question(
+    Question(
+        "tolerance",
+        "The dial of speed and accuracy: accuracy, evaluations of f and time as the tolerance or the method changes, without retraining.",
+        Options,
+        ask,
+        present,
+    )
+)

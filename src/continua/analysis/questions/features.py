@@ -4,49 +4,61 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from continua.analysis.accuracy import Batches, has_time
-from continua.analysis.question import DataOptions, Question
+from continua.analysis.accuracy import Batches
+from continua.analysis.question import DataOptions, Question, register_question
 from continua.analysis.stream import StreamedArrays, read_arrays
 from continua.analysis.subject import Images, Subject, no_progress
+from continua.blocks import ODEBlock
 from continua.data import CATALOGUE, take_per_class
 from continua.errors import ConfigError
+from continua.models import Network
 from continua.options import option
-from continua.report import Axis, Column, Figure, Page, Series, Table
+from continua.report import Axis, Column, Figure, Look, Page, Series, Table
 
 Pool = Literal["head", "plain"]
+Made = tuple[Callable[[], np.ndarray], np.ndarray]  # how the features of a batch are made, and its labels
 BATCH = 64  # of images given as one tensor
+
+
+@runtime_checkable
+class PoolingHead(Protocol):
+    """A head that begins with one norm and activation, whose mean over the pixels its linear layer reads."""
+
+    norm: nn.GroupNorm
+
+    def pool(self, h: Tensor) -> Tensor: ...
 
 
 @dataclass(frozen=True, eq=False)
 class Features:
     """Pooled features `values` (points, images, width) at `points`: times, or places of blocks spread evenly over [0, 1] (their Fig. 2).
 
-    `labels` are those that came with the images, −1 where none did.
+    `labels` are those that came with the images, −1 where none did. `timed`: whether `points` are times.
     """
 
     points: list[float]
     names: list[str]
     values: np.ndarray
     labels: np.ndarray
+    timed: bool = True
 
     @classmethod
     def read(cls, file: "str | Path") -> "Features":
         """What `features(..., file=...)` wrote."""
-        found = read_arrays(Path(file))
-        points = found["points"].tolist()
-        timed = int(found["timed"][0])
-        return cls(points, _names(points, bool(timed)), found["features"], np.asarray(found["labels"]))
+        arrays = read_arrays(Path(file))
+        points, timed = arrays["points"].tolist(), bool(arrays["timed"][0])
+        return cls(points, _names(points, timed), arrays["features"], np.asarray(arrays["labels"]), timed)
 
 
 @torch.no_grad()
 def features(
-    model: Any,
+    model: Network,
     images: "Tensor | Batches",
     times: "Sequence[float] | Tensor | None" = None,
     *,
@@ -76,15 +88,15 @@ def features(
     states = _states(model, images, where, grid, pool)
     if file is None:
         pieces, labels = [], []
-        for values, names in states:
-            pieces.append(values())
+        for make, names in states:
+            pieces.append(make())
             labels.append(names)
             advance(len(names))
         if not pieces:
             raise ConfigError("there are no images to take features of; the batches are empty or used up")
-        found = np.concatenate(pieces, 1)
-        points = _points(grid, len(found))
-        return Features(points, _names(points, grid is not None), found, np.concatenate(labels))
+        values = np.concatenate(pieces, 1)
+        points, timed = _points(grid, len(values)), grid is not None
+        return Features(points, _names(points, timed), values, np.concatenate(labels), timed)
     if count is None:
         raise ConfigError("features: a file is laid out before it is filled; say how many images there are with count=N")
     key = _fingerprint(model, where, grid, pool, count)
@@ -92,17 +104,17 @@ def features(
 
 
 def _streamed(
-    states: Iterator[Any], file: Path, count: int, grid: list[float] | None, key: str, advance: Callable[[int], None]
+    states: Iterator[Made], file: Path, count: int, grid: list[float] | None, key: str, advance: Callable[[int], None]
 ) -> Features:
     """Fill the file batch by batch. The first batch is always made: it tells the shape, and whether a file left behind fits."""
     out: StreamedArrays | None = None
     done = 0
-    for values, labels in states:
+    for make, labels in states:
         end = done + len(labels)
         if end > count:
             raise ConfigError(f"features: count={count}, but there are more images than that")
         if out is None:
-            first = values()
+            first = make()
             key = hashlib.sha256(key.encode() + first.tobytes()).hexdigest()
             points = _points(grid, len(first))
             shape = (len(first), count, first.shape[2])
@@ -112,7 +124,7 @@ def _streamed(
             out.arrays["timed"][:] = grid is not None
             out.arrays["features"][:, :end] = first
         elif end > out.done:
-            out.arrays["features"][:, done:end] = values()
+            out.arrays["features"][:, done:end] = make()
         out.arrays["labels"][done:end] = labels
         done = end
         if done > out.done:
@@ -123,28 +135,26 @@ def _streamed(
     return Features.read(out.finish())
 
 
-def _states(
-    model: Any, batches: Iterable[Any], block: int | None, grid: list[float] | None, pool: Pool
-) -> Iterator[tuple[Any, np.ndarray]]:
+def _states(model: Network, batches: Batches, block: int | None, grid: list[float] | None, pool: Pool) -> Iterator[Made]:
     """For each batch, a function that gives its pooled features (points, images, width), and its labels."""
     pooled = _pooling(model, block, pool)
 
     def make(images: Tensor) -> np.ndarray:
-        if grid is not None:
+        if grid is not None and block is not None:
             states: Iterable[Tensor] = model.states(images, block=block, times=grid)
         else:
             states = _after_each_block(model, images, block)
-        found = [pooled(state).float().cpu().numpy() for state in states]
-        widths = sorted({part.shape[1] for part in found})
+        points = [pooled(state).float().cpu().numpy() for state in states]
+        widths = sorted({point.shape[1] for point in points})
         if len(widths) > 1:
             raise ConfigError(f"the blocks of this network have {', '.join(map(str, widths))} channels; name one with block=0, 1, …")
-        return np.stack(found)
+        return np.stack(points)
 
     for images, labels in batches:
         yield (lambda images=images: make(images)), labels.cpu().numpy()
 
 
-def _after_each_block(model: Any, images: Tensor, block: int | None) -> Iterable[Tensor]:
+def _after_each_block(model: Network, images: Tensor, block: int | None) -> Iterable[Tensor]:
     """The input of the first block and the output of each, from one pass."""
     if block is not None:
         return model.states(images, block=block)
@@ -157,49 +167,49 @@ def _after_each_block(model: Any, images: Tensor, block: int | None) -> Iterable
     return [*begin, *outputs]
 
 
-def _pooling(model: Any, block: int | None, pool: Pool) -> Callable[[Tensor], Tensor]:
+def _pooling(model: Network, block: int | None, pool: Pool) -> Callable[[Tensor], Tensor]:
     if pool == "plain":
         return lambda state: state.mean((2, 3))
     if pool != "head":
         raise ConfigError(f"pool={pool!r}; expected 'head' (norm and activation of the head first) or 'plain'")
-    head = getattr(model.head, "pool", None)
-    if head is None:
+    head = model.head
+    if not isinstance(head, PoolingHead):
         raise ConfigError(f"the head of {model.name or 'this network'} does not begin with one norm and activation; use pool='plain'")
-    width = model.head.norm.num_channels
+    width = head.norm.num_channels
 
     def pooled(state: Tensor) -> Tensor:
         if state.shape[1] != width:
             where = f" of block {block}" if block is not None else ""
             raise ConfigError(f"the head's norm is for {width} channels, the state{where} has {state.shape[1]}; use pool='plain'")
-        return head(state)
+        return head.pool(state)
 
     return pooled
 
 
-def _chosen_block(model: Any, block: int | None) -> int | None:
+def _chosen_block(model: Network, block: int | None) -> int | None:
     """The index of the block; None where all blocks of a network without time are meant."""
     if block is None:
-        timed = [index for index, one in enumerate(model.blocks) if has_time(one)]
+        timed = [index for index, here in enumerate(model.blocks) if isinstance(here, ODEBlock)]
         return timed[-1] if timed else None
     if not -len(model.blocks) <= block < len(model.blocks):
         raise ConfigError(f"there is no block {block}; the network has blocks 0 … {len(model.blocks) - 1}")
     return block % len(model.blocks)
 
 
-def _grid(model: Any, block: int | None, times: "Sequence[float] | Tensor | None") -> list[float] | None:
+def _grid(model: Network, block: int | None, times: "Sequence[float] | Tensor | None") -> list[float] | None:
     """The times asked for, inside the block's interval; None for blocks without time."""
-    one = model.blocks[block or 0]
-    if block is None or not has_time(one):
+    here = model.blocks[block or 0]
+    if block is None or not isinstance(here, ODEBlock):
         if times is not None:
             raise ConfigError(f"{model.name or 'this network'} has no ODE block here, so no times; leave them out for one point per block")
         return None
     if times is None:
-        return np.linspace(one.t0, one.t1, 21).tolist()
+        return np.linspace(here.t0, here.t1, 21).tolist()
     grid = torch.as_tensor(times, dtype=torch.float64).reshape(-1).tolist()
-    outside = [t for t in grid if not min(one.t0, one.t1) <= t <= max(one.t0, one.t1)]
+    outside = [t for t in grid if not min(here.t0, here.t1) <= t <= max(here.t0, here.t1)]
     if outside:
-        raise ConfigError(f"time {outside[0]:g} is outside the interval [{one.t0:g}, {one.t1:g}] of block {block}")
-    if not grid or grid != sorted(grid, reverse=one.t1 < one.t0):
+        raise ConfigError(f"time {outside[0]:g} is outside the interval [{here.t0:g}, {here.t1:g}] of block {block}")
+    if not grid or grid != sorted(grid, reverse=here.t1 < here.t0):
         raise ConfigError(f"times {grid}; expected at least one, in the order the block goes through them")
     return grid
 
@@ -214,7 +224,7 @@ def _names(points: Sequence[float], timed: bool) -> list[str]:
     return ["input", *(f"block {index}" for index in range(1, len(points)))]
 
 
-def _fingerprint(model: Any, block: int | None, grid: list[float] | None, pool: str, count: int) -> str:
+def _fingerprint(model: Network, block: int | None, grid: list[float] | None, pool: str, count: int) -> str:
     """What decides the features, but for the images; the weights by a digest of their bytes."""
     digest = hashlib.sha256(repr((model.config, block, grid, pool, count)).encode())
     for name, value in model.state_dict().items():
@@ -237,14 +247,15 @@ class Described:
     norm: list[float]
     dimensions: list[float]
     separation: list[float]
+    timed: bool = True
 
 
-def describe_features(found: Features, file: str = "") -> Described:
+def describe_features(taken: Features, file: str = "") -> Described:
     """Mean norm, effective dimensions (Σλ)² / Σλ² of the covariance, and the share of the variance that lies between classes."""
-    rows = [_described(np.asarray(values, np.float64), found.labels) for values in found.values]
+    rows = [_described(np.asarray(values, np.float64), taken.labels) for values in taken.values]
     norm, dimensions, separation = (list(column) for column in zip(*rows, strict=True))
-    shape = found.values.shape
-    return Described(file, shape[1], shape[2], found.points, found.names, norm, dimensions, separation)
+    shape = taken.values.shape
+    return Described(file, shape[1], shape[2], taken.points, taken.names, norm, dimensions, separation, taken.timed)
 
 
 def _described(values: np.ndarray, labels: np.ndarray) -> tuple[float, float, float]:
@@ -275,12 +286,12 @@ class Options(FeatureOptions):
 def images_for(subject: Subject, options: FeatureOptions, per_class: int | None = None) -> "ResizedImages":
     """The images of the options, at the size the network was trained on. Batches are small: each image has many states."""
     size = options.batch_size or min(BATCH, subject.batch_size)
-    found = subject.images(options, batch_size=size)
+    images = subject.images(options, batch_size=size)
     if per_class is not None:
-        split = take_per_class(found.split, per_class, classes=found.classes)
-        found = Images(split, min(size, len(split)), subject.preprocess, subject.device, found.classes)
+        split = take_per_class(images.split, per_class, classes=images.classes)
+        images = Images(split, min(size, len(split)), subject.preprocess, subject.device, images.classes)
     own = CATALOGUE[subject.data].shape[-1] if subject.data in CATALOGUE else None
-    return ResizedImages(found, options.image_size or own)
+    return ResizedImages(images, options.image_size or own)
 
 
 class ResizedImages:
@@ -296,15 +307,15 @@ class ResizedImages:
             yield images, labels
 
 
-def chosen_times(model: Any, options: FeatureOptions) -> list[float] | None:
+def chosen_times(model: Network, options: FeatureOptions) -> list[float] | None:
     """The grid of the options in the block's interval; None for a network without time."""
     block = _chosen_block(model, options.block)
-    if block is None or not has_time(model.blocks[block]):
+    here = model.blocks[block] if block is not None else None
+    if not isinstance(here, ODEBlock):
         return None
     if options.times < 1:
         raise ConfigError(f"times is {options.times}; expected at least 1")
-    one = model.blocks[block]
-    return np.linspace(one.t0, one.t1, options.times).tolist() if options.times > 1 else [one.t1]
+    return np.linspace(here.t0, here.t1, options.times).tolist() if options.times > 1 else [here.t1]
 
 
 def ask(subject: Subject, options: Options) -> Described:
@@ -313,33 +324,46 @@ def ask(subject: Subject, options: Options) -> Described:
     file = Path(options.file) if options.file else subject.folder / "features" / name
     times = chosen_times(subject.model, options)
     with subject.progress("features", images.count) as advance:
-        found = features(subject.model, images, times, block=options.block, pool=options.pool, file=file, advance=advance)
-    return describe_features(found, str(file))
+        taken = features(subject.model, images, times, block=options.block, pool=options.pool, file=file, advance=advance)
+    return describe_features(taken, str(file))
 
 
-def present(found: Described) -> Page:
-    timed = found.names[0].startswith("t =")
-    axis = Axis("time t" if timed else "depth, input to last block")
-    looks: dict[str, Any] = dict(style="line" if timed else "both")
-    text = f"{found.images:,} images, {found.width} features at {len(found.points)} points"
+def present(result: Described) -> Page:
+    axis = Axis("time t" if result.timed else "depth, input to last block")
+    look: Look = {"style": "line" if result.timed else "both"}
+    text = f"{result.images:,} images, {result.width} features at {len(result.points)} points"
     figure = Figure(
         "dimensions",
         "Effective dimensions of the features",
         axis,
         Axis("dimensions"),
-        [Series("features", found.points, found.dimensions, **looks)],
+        [Series("features", result.points, result.dimensions, **look)],
     )
-    share = Series("features", found.points, 100 * np.array(found.separation), **looks)
+    share = Series("features", result.points, 100 * np.array(result.separation), **look)
     between = Figure("separation", "Variance between classes", axis, Axis("share of all variance", "%"), [share])
     columns = ["point", Column("mean norm", digits=3), Column("dimensions", digits=1), Column("between classes", "%", 1)]
     rows = [
         (name, norm, dims, 100 * part)
-        for name, norm, dims, part in zip(found.names, found.norm, found.dimensions, found.separation, strict=True)
+        for name, norm, dims, part in zip(result.names, result.norm, result.dimensions, result.separation, strict=True)
     ]
     return Page(
         "Features",
-        [text + (f", written to `{found.file}`." if found.file else "."), figure, between, Table("features", "All points", columns, rows)],
+        [
+            text + (f", written to `{result.file}`." if result.file else "."),
+            figure,
+            between,
+            Table("features", "All points", columns, rows),
+        ],
     )
 
 
-QUESTION = Question("features", "pooled features of h(t) at any time, to a file", Options, ask, present)
+QUESTION = register_question(
+    Question(
+        "features",
+        "Features of images at any time: the pooled state h(t) of an ODE block from one solve, or the state after each residual block.",
+        Options,
+        ask,
+        present,
+        version=2,
+    )
+)
