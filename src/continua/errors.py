@@ -20,6 +20,12 @@ class ConfigError(ContinuaError, ValueError):
 class SolverError(ContinuaError, ArithmeticError):
     """An ODE solve that could not reach its end time: how it ended, where, and which samples of the batch were at fault."""
 
+    status: object
+    t: float
+    h: float
+    norm: float
+    samples: list[int]
+
     def __init__(
         self, message: str, *, status: object = None, t: float = nan, h: float = nan, norm: float = nan, samples: Sequence[int] = ()
     ) -> None:
