@@ -136,7 +136,7 @@ def test_the_import_check_sees_a_wrong_import(file: str, code: str) -> None:
         ("filters/njet.py", "from continua import ode, errors\nimport torch"),
         ("data/cifar.py", "import continuation\nfrom numpy import ode"),
         ("cli/__init__.py", "from continua.studies import run"),
-        ("cli/main.py", "from continua.cli.train import train_command"),
+        ("cli/commands.py", "from continua.cli.train import train_command"),
         ("__init__.py", "from continua.models import create_model"),
     ],
 )

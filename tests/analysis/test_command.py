@@ -80,7 +80,7 @@ def test_help_shows_the_options_of_that_analysis(capsys: pytest.CaptureFixture[s
     ("words", "said"),
     [
         (["scale", "{run}"], "there is no analysis 'scale'; did you mean scales?"),
-        (["scales", "{run}", "--bin", "3"], "scales has no option --bin; did you mean --bins?"),
+        (["scales", "{run}", "--bin", "3"], "unknown option of continua analyse '--bin'; did you mean --bins?"),
         (["scales", "{run}", "--bins", "many"], "bins"),
         (["scales"], "scales is asked of a run"),
         (["scales", "nowhere"], "nowhere is not a run"),

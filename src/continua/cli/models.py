@@ -5,10 +5,11 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
+from continua.cli.parsing import Command, Words
 from continua.errors import ConfigError
 
 
-def add_models_arguments(models: ArgumentParser) -> None:
+def add_models_arguments(models: ArgumentParser, words: Words) -> None:
     models.add_argument("pattern", metavar="PATTERN", type=str, nargs="?", default="*", help="only names like this, e.g. 'dcn*'")
     models.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
     models.add_argument("--draw", metavar="NAME", type=str | None, default=None, help="write a diagram of this model")
@@ -50,3 +51,8 @@ def _draw(name: str, out: Path | None) -> None:
     row = f", {entry.row}" if name == entry.name else ""  # a name spelled by rule is no row of the paper
     subtitle = f"{entry.paper}{row}" + (" · kernel sizes at σ = 1" if jets else "")
     print(f"made {draw_model(described, out or Path(f'{name}.svg'), title=name, subtitle=subtitle)}")
+
+
+COMMAND = Command(
+    "The zoo: every model, the table row it reproduces, its parameters and its arithmetic.", models_command, add_models_arguments
+)

@@ -1,6 +1,5 @@
 """The data sets known by name, and `load`, which everything else calls."""
 
-import difflib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +16,7 @@ from continua.data.image_folder import load_image_folder
 from continua.data.sources import REMOTES
 from continua.data.subset import hold_out, take_per_class
 from continua.data.tiny_imagenet import TINY_IMAGENET_200
-from continua.errors import ConfigError
+from continua.errors import ConfigError, unknown_name
 
 
 class Known(Protocol):
@@ -68,10 +67,7 @@ def catalogue_entry(name: str) -> Known:
         return CATALOGUE[name]
     if folder_size(name):
         raise ConfigError(f"{name} is a tree of your own: there is no official copy to fetch or to compare it with")
-    names = [*CATALOGUE, IMAGE_FOLDER]
-    near = difflib.get_close_matches(name.lower().replace("-", "_"), names, n=1, cutoff=0.5)
-    suggestion = f"did you mean {near[0]!r}? " if near else ""
-    raise ConfigError(f"no data set is called {name!r}; {suggestion}Known: {', '.join(names)}")
+    raise unknown_name("data set", name, [*CATALOGUE, IMAGE_FOLDER])
 
 
 def remedy(known: Known) -> str:
