@@ -50,10 +50,9 @@ def unknown_name(
         error: The class of the error.
     """
     names = list(known)
-    near = get_close_matches(str(given).lower().replace("-", "_"), names, n=1, cutoff=0.5) or get_close_matches(str(given), names, n=1)
-    near = near or [
-        name for name in names if name.endswith(f".{str(given).lstrip('-')}")
-    ]  # the last part of a longer name: lr, optimiser.lr
+    near = [name for name in names if name.endswith(f".{str(given).lstrip('-')}")]  # the last part of a longer name: lr, optimiser.lr
+    near = near or get_close_matches(str(given).lower().replace("-", "_"), names, n=1, cutoff=0.5)
+    near = near or get_close_matches(str(given), names, n=1)
     hint = f" did you mean {near[0]}?" if near else ""
     listed = see or f"known: {', '.join(names[:most])}{f', … ({len(names)} in all)' if len(names) > most else ''}"
     return error(f"unknown {what} {given!r};{hint} {listed}")

@@ -85,7 +85,7 @@ def test_help_shows_the_options_of_that_analysis(capsys: pytest.CaptureFixture[s
         (["scales"], "scales is asked of a run"),
         (["scales", "nowhere"], "nowhere is not a run"),
         (["scales", "{run}", "--device", "gpu"], "expected auto, cpu or cuda"),
-        (["contrast", "{run}", "--split", "val"], "no split 'val'"),
+        (["contrast", "{run}", "--split", "val"], "unknown split of digits 'val'"),
         (["contrast", "{run}", "--modes", "[louder]"], "no mode 'louder'"),
     ],
 )

@@ -9,8 +9,8 @@ from PIL import Image
 
 from continua import ConfigError, DataError
 from continua.data.crop import ResizedCrop, crop_and_resize
+from continua.data.draws import Draws
 from continua.data.image_folder import ImageFolder, UndecodableImage, load_image_folder
-from continua.data.random import Draws
 
 
 def save(path: Path, pixels: np.ndarray, **options) -> Path:

@@ -12,8 +12,8 @@ from torch import Tensor
 from continua.data.augment import Augmentation
 from continua.data.crop import ResizedCrop
 from continua.data.dataset import MemorySplit, Split
+from continua.data.draws import permutation
 from continua.data.image_folder import ImageFolder, UndecodableImage
-from continua.data.random import permutation
 from continua.errors import ConfigError, ContinuaWarning, DataError
 
 

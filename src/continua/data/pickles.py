@@ -121,10 +121,10 @@ def read_pickle(path: Path, remedy: str) -> dict[str, Any]:
     with opened(path, remedy) as stream:
         contents = stream.read()
     try:
-        found = _CifarUnpickler(io.BytesIO(contents), encoding="bytes").load()
-        if not isinstance(found, dict):
-            raise DataError(f"{path} holds a {type(found).__name__}, expected a dictionary; {remedy}")
-        return {_text(key): value.numpy() if isinstance(value, _Array) else value for key, value in found.items()}
+        stored = _CifarUnpickler(io.BytesIO(contents), encoding="bytes").load()
+        if not isinstance(stored, dict):
+            raise DataError(f"{path} holds a {type(stored).__name__}, expected a dictionary; {remedy}")
+        return {_text(key): value.numpy() if isinstance(value, _Array) else value for key, value in stored.items()}
     except DataError:
         raise
     except _Refused as refusal:
