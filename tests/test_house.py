@@ -36,8 +36,8 @@ BELOW = {
     "analysis": {"models", "blocks", "filters", "ode", "data", "report"},
     "studies": {"train", "analysis", "report", "models", "filters"},  # models: counts; filters: Figure 1 of the DCN paper
     # explore: train, to read runs and train the demo networks; filters and ode, to turn filters and offer solvers
-    "explore": {"models", "data", "analysis", "report", "train", "filters", "ode"},
-    "demo": {"train", "analysis", "models", "data", "report"},
+    "explore": {"models", "blocks", "data", "analysis", "report", "train", "filters", "ode"},
+    "demo": {"train", "analysis", "models", "blocks", "data", "report"},
     "recipes": set(),
     "errors": set(),
     "options": set(),
