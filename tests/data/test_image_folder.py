@@ -189,6 +189,14 @@ def test_a_file_that_is_no_image_is_named_with_what_to_do(tmp_path, damage):
         only_image(path, 32).decode(0)
 
 
+def test_a_program_for_a_printer_is_not_run_whatever_its_name(tmp_path):
+    """Pillow hands PostScript to Ghostscript, a program; only formats of pixels are read."""
+    path = tmp_path / "harmless.png"
+    Image.new("RGB", (8, 8)).save(path, format="EPS")
+    with pytest.raises(UndecodableImage, match="cannot identify image"):
+        only_image(path, 8).decode(0)
+
+
 def test_a_file_that_has_gone_is_not_called_undecodable(tmp_path):
     path = save(tmp_path / "gone.png", noise(8, 8, 3))
     folder = only_image(path, 8)

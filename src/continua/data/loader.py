@@ -82,7 +82,7 @@ class Loader:
         self.augmentation = augmentation
         self.rank = rank
         self.world_size = world_size
-        self.workers = min(8, _cores()) if workers is None else workers
+        self.workers: int = min(8, _cores()) if workers is None else workers
         self.device = device
         self.skipped: dict[int, str] = {}
 
