@@ -6,7 +6,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.t
 export TMPDIR := $(shell if [ -w "$${TMPDIR:-/tmp}" ]; then echo "$${TMPDIR:-/tmp}"; else mkdir -p .tmp && echo "$(CURDIR)/.tmp"; fi)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explore test test-slow test-browser test-slurm lint format bench docs pictures notebooks results clean
+.PHONY: help demo explore test test-slow test-browser test-slurm lint format wheel typed bench docs pictures notebooks results clean
 .NOTPARALLEL: # two installs at once into one environment would break it
 
 help: ## list what can be made
@@ -60,6 +60,13 @@ lint: .venv/.lint .venv/.test ## formatting, lint rules and types
 format: .venv/.lint ## rewrite files in the project's format
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
+
+wheel: .venv/.base ## build the wheel into dist/ and try it in a new environment in another folder (a minute)
+	scripts/try-wheel
+
+# The type checker looks for our dependencies in the environment that is active.
+typed: .venv/.lint ## how much of the public names is typed (a score; scripts/typed --list shows what is not)
+	PATH="$(CURDIR)/.venv/bin:$$PATH" $(PY) scripts/typed
 
 bench: .venv/.bench ## side-by-side timings against peers (idle machine, several minutes)
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(PY) "$$script" || exit 1; done

@@ -17,7 +17,7 @@ from streamlit.testing.v1 import AppTest
 import continua.explore
 from _common import machine, options, show
 from continua.errors import ConfigError
-from continua.explore.first_use import demos
+from continua.explore.demo_networks import demos
 
 PAGE = Path(continua.explore.__file__).with_name("page.py")
 LIMIT = 0.3  # seconds

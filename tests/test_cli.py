@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from command_line import failed
 from official import SMALL_CIFAR10, random_bytes, tar_gz, write_cifar10_python, write_tiny
 
 from continua import ContinuaError
-from continua.cli import main
+from continua.cli import commands, main
 from continua.data.catalogue import CATALOGUE
 from continua.data.sources import CONTENTS_MD5, REMOTES
 
@@ -39,6 +40,23 @@ def test_no_words_print_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     assert "demo" in shown
     assert "data" in shown
+
+
+def test_every_command_is_a_line_of_the_table_and_a_file() -> None:
+    files = {path.stem for path in Path(commands.__file__).parent.glob("*.py")} - {"__init__", "commands", "parsing"}
+    assert set(commands.COMMANDS) == files
+    for name in commands.COMMANDS:
+        command = import_module(f"continua.cli.{name}").COMMAND
+        assert (command.run is None) == bool(command.subcommands), name
+        assert command.description.endswith("."), name
+
+
+@pytest.mark.parametrize("name", commands.COMMANDS)
+def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main([name, "--help"])
+    assert end.value.code == 0
+    assert f"continua [options] {name}" in " ".join(capsys.readouterr().out.split())
 
 
 def test_list_shows_every_set_and_what_is_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,10 +114,10 @@ def test_a_fetch_without_a_network_fails_in_one_line_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["data", "check", "cifra10"], "did you mean 'cifar10'?"),
-        (["data", "fetch", "fashon_mnist"], "did you mean 'fashion_mnist'?"),
+        (["data", "check", "cifra10"], "did you mean cifar10?"),
+        (["data", "fetch", "fashon_mnist"], "did you mean fashion_mnist?"),
         (["data", "check", "cifar10", "--data-dir", "nowhere"], "run `continua data fetch cifar10`"),
-        (["data", "fetch", "mnist", "--layout", "binary"], "mnist has no layout 'binary'; it has idx"),
+        (["data", "fetch", "mnist", "--layout", "binary"], "unknown layout of mnist 'binary'; known: idx"),
         (["data", "fetch", "digits", "--layout", "binary"], "it is embedded"),
         (["data", "check", "image_folder"], "a tree of your own"),
         (["data", "check"], "continua data check: NAME is required"),

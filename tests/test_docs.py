@@ -151,8 +151,7 @@ def check_continua(words: list[str]) -> None:
     if words[0] == "train" and "--resume" not in words and not own:
         assert answers([*words, "--print-config"]) == 0, shlex.join(words)
         return
-    parser, _ = cli._parser(words)
-    parser.parse_args(cli._checked(words))
+    cli.parse(words)
     if words[0] == "sweep" and not own and not (seen := Path(f"{words[1]}.seen")).exists():
         assert answers(["sweep", words[1], "--status"]) == 0, shlex.join(words)  # builds the network of every cell
         seen.touch()

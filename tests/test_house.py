@@ -37,9 +37,9 @@ BELOW = {
     # analysis: looks inside networks, down to filters and solvers, and says how its numbers are shown
     "analysis": {"runs", "report", "models", "blocks", "filters", "ode", "data"},
     "studies": {"train", "analysis", "runs", "report", "models", "filters"},  # models: counts; filters: Figure 1 of the DCN paper
-    # explore: filters and ode, to turn filters and offer solvers
-    "explore": {"train", "analysis", "runs", "report", "models", "data", "filters", "ode"},
-    "demo": {"train", "analysis", "runs", "report", "models", "data"},
+    # explore: blocks, filters and ode, to look into blocks, turn filters and offer solvers
+    "explore": {"train", "analysis", "runs", "report", "models", "blocks", "data", "filters", "ode"},
+    "demo": {"train", "analysis", "runs", "report", "models", "blocks", "data"},
     "recipes": set(),
     "errors": set(),
     "files": set(),
@@ -142,7 +142,7 @@ def test_the_import_check_sees_a_wrong_import(file: str, code: str) -> None:
         ("filters/njet.py", "from continua import ode, errors\nimport torch"),
         ("data/cifar.py", "import continuation\nfrom numpy import ode"),
         ("cli/__init__.py", "from continua.studies import run"),
-        ("cli/main.py", "from continua.cli.train import train_command"),
+        ("cli/commands.py", "from continua.cli.train import train_command"),
         ("__init__.py", "from continua.models import create_model"),
     ],
 )

@@ -20,6 +20,12 @@ class ConfigError(ContinuaError, ValueError):
 class SolverError(ContinuaError, ArithmeticError):
     """An ODE solve that could not reach its end time: how it ended, where, and which samples of the batch were at fault."""
 
+    status: object
+    t: float
+    h: float
+    norm: float
+    samples: list[int]
+
     def __init__(
         self, message: str, *, status: object = None, t: float = nan, h: float = nan, norm: float = nan, samples: Sequence[int] = ()
     ) -> None:
@@ -45,8 +51,8 @@ def unknown_name(
     """
     names, word = list(known), str(given).lstrip("-")
     plain = {name.lstrip("-"): name for name in names}  # options are compared without their dashes
-    near = get_close_matches(word.lower().replace("-", "_"), plain, n=1, cutoff=0.5) or get_close_matches(word, plain, n=1)
-    near = near or [name for name in plain if name.endswith(f".{word}")]  # `lr` for `optimiser.lr`
+    near = [name for name in plain if name.endswith(f".{word}")]  # the last part of a longer name: `lr` for `optimiser.lr`
+    near = near or get_close_matches(word.lower().replace("-", "_"), plain, n=1, cutoff=0.5) or get_close_matches(word, plain, n=1)
     hint = f" did you mean {plain[near[0]]}?" if near else ""
     listed = see or f"known: {', '.join(names[:most])}{f', … ({len(names)} in all)' if len(names) > most else ''}"
     return error(f"unknown {what} {given!r};{hint} {listed}")

@@ -80,12 +80,12 @@ def test_help_shows_the_options_of_that_analysis(capsys: pytest.CaptureFixture[s
     ("words", "said"),
     [
         (["scale", "{run}"], "unknown analysis 'scale'; did you mean scales?"),
-        (["scales", "{run}", "--bin", "3"], "scales has no option --bin; did you mean --bins?"),
+        (["scales", "{run}", "--bin", "3"], "unknown option '--bin'; did you mean --bins?"),
         (["scales", "{run}", "--bins", "many"], "bins"),
         (["scales"], "scales is asked of a run"),
         (["scales", "nowhere"], "nowhere is not a run"),
         (["scales", "{run}", "--device", "gpu"], "expected auto, cpu or cuda"),
-        (["contrast", "{run}", "--split", "val"], "no split 'val'"),
+        (["contrast", "{run}", "--split", "val"], "unknown split of digits 'val'"),
         (["contrast", "{run}", "--modes", "[louder]"], "unknown mode 'louder'"),
     ],
 )

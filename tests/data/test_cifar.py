@@ -67,7 +67,7 @@ def test_planes_are_red_green_blue_row_by_row(tmp_path: Path) -> None:
 def test_only_the_split_asked_for_is_read(python: Path) -> None:
     (python / "data_batch_3").unlink()
     assert list(SMALL_CIFAR10.load(python.parent, "fetch it", ["test"]).splits) == ["test"]
-    with pytest.raises(ConfigError, match=r"no split 'val'; choose from train, test"):
+    with pytest.raises(ConfigError, match=r"unknown split of cifar10 'val'; known: train, test"):
         SMALL_CIFAR10.load(python.parent, "fetch it", ["val"])
 
 

@@ -12,7 +12,7 @@ from scipy import stats
 
 from continua import ConfigError
 from continua.data.crop import ResizedCrop, crop_and_resize, shift_and_flip
-from continua.data.random import Draws
+from continua.data.draws import Draws
 
 
 def noise(*shape: int) -> torch.Tensor:

@@ -21,5 +21,5 @@ def test_a_split_that_is_not_there_is_an_error_with_the_reason() -> None:
     assert len(found["val"]) == 4
     with pytest.raises(DataError, match="this copy lacks it"):
         found["train"]
-    with pytest.raises(DataError, match="set has no split 'test' here; it has val"):
+    with pytest.raises(DataError, match="unknown split of set 'test'; known: val"):
         found["test"]

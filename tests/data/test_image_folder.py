@@ -9,8 +9,8 @@ from PIL import Image
 
 from continua import ConfigError, DataError
 from continua.data.crop import ResizedCrop, crop_and_resize
+from continua.data.draws import Draws
 from continua.data.image_folder import ImageFolder, UndecodableImage, load_image_folder
-from continua.data.random import Draws
 
 
 def save(path: Path, pixels: np.ndarray, **options) -> Path:
@@ -187,6 +187,14 @@ def test_a_file_that_is_no_image_is_named_with_what_to_do(tmp_path, damage):
         Image.fromarray(np.zeros((8, 8), np.float32)).save(path, format="TIFF")
     with pytest.raises(UndecodableImage, match=r"cannot decode .*bad\.jpg: found \d+ bytes .* expected an image; .*on_bad_image='skip'"):
         only_image(path, 32).decode(0)
+
+
+def test_a_program_for_a_printer_is_not_run_whatever_its_name(tmp_path):
+    """Pillow hands PostScript to Ghostscript, a program; only formats of pixels are read."""
+    path = tmp_path / "harmless.png"
+    Image.new("RGB", (8, 8)).save(path, format="EPS")
+    with pytest.raises(UndecodableImage, match="cannot identify image"):
+        only_image(path, 8).decode(0)
 
 
 def test_a_file_that_has_gone_is_not_called_undecodable(tmp_path):

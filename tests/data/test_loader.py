@@ -13,9 +13,9 @@ from continua import ConfigError, ContinuaWarning, DataError
 from continua.data.augment import Augmentation
 from continua.data.crop import ResizedCrop
 from continua.data.dataset import MemorySplit
+from continua.data.draws import permutation
 from continua.data.image_folder import ImageFolder, load_image_folder
 from continua.data.loader import Batch, Loader
-from continua.data.random import permutation
 
 AUGMENTATION = Augmentation(crop_padding=1, flip=True, saturation=0.4)
 FOLDER_AUGMENTATION = Augmentation(resized_crop=ResizedCrop(), flip=True, brightness=0.4, contrast=0.4, pca=0.1)

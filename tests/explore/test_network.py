@@ -10,7 +10,7 @@ import torch
 from exploring import SMALL, make_run
 
 from continua import ConfigError, ContinuaError, create_model
-from continua.explore.first_use import Training, demos
+from continua.explore.demo_networks import Training, demos
 from continua.explore.network import known_runs, open_run
 
 

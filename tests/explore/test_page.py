@@ -10,8 +10,8 @@ from exploring import make_run
 from streamlit.testing.v1 import AppTest
 
 from continua import explore
-from continua.explore.first_use import demos
-from continua.explore.panels import main
+from continua.explore.demo_networks import demos
+from continua.explore.panels import frame
 
 PAGE = Path(explore.__file__).with_name("page.py")
 
@@ -19,7 +19,7 @@ PAGE = Path(explore.__file__).with_name("page.py")
 @pytest.fixture
 def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Runs the page with the words of a command line."""
-    monkeypatch.setattr(main, "demos", lambda: demos(tmp_path / "cache", {"epochs": 1, "per_class": 2, "test_every": 0}))
+    monkeypatch.setattr(frame, "demos", lambda: demos(tmp_path / "cache", {"epochs": 1, "per_class": 2, "test_every": 0}))
     st.cache_resource.clear()
 
     def run(*folders: Path) -> AppTest:
@@ -45,7 +45,7 @@ def test_every_panel_shows_every_kind_of_network(opened, tmp_path: Path, model: 
     app = opened(make_run(tmp_path / "run", model, **options))
     assert not app.exception
     assert "12.5%" in words(app)
-    for panel in main.PANELS[:-1]:
+    for panel in frame.PANELS:
         app.segmented_control(key="panel").set_value(panel).run()
         assert not app.exception, panel
         assert "paper" in words(app), "each panel names its figure"
@@ -67,7 +67,7 @@ def test_without_a_run_the_demo_network_is_trained_once(opened) -> None:
     assert not app.exception
     assert "evaluations of f (" in words(app)
     assert app.selectbox(key="network").value == "demo: DCN-ODE"
-    folders = [demo.folder for demo in main.demos() if demo.ready]
+    folders = [demo.folder for demo in frame.demos() if demo.ready]
     assert len(folders) == 1
     stamp = (folders[0] / "result.json").stat().st_mtime
     app.run()

@@ -8,15 +8,16 @@ from exploring import SMALL
 
 from continua import ConfigError, create_model
 from continua.cli import main
-from continua.explore import compare, download
-from continua.explore.depth import path
+from continua.explore import side_by_side
+from continua.explore.cache import Answers
+from continua.explore.changes import Change, Outcome
 from continua.explore.image import from_data
 from continua.explore.lens import Lens
-from continua.explore.memory import Answers
 from continua.explore.network import Augmentation, Explored
-from continua.explore.perturb import Change, Outcome
+from continua.explore.panels.parts import numbers, picture
 from continua.explore.plot import chart, grid, player
 from continua.explore.server import free_port, server_words
+from continua.explore.trajectory import follow
 from continua.report import Axis, Figure, Maps, Series, Table
 
 MAPS = Maps("m", "Some maps", ["a", "b", "c"], ["t = 0", "t = 1"], np.arange(3 * 2 * 4 * 5).reshape(3, 2, 4, 5), "h")
@@ -55,7 +56,7 @@ def test_ticks_of_the_solver_are_ticks() -> None:
 
 
 def test_numbers_of_maps_name_every_pixel() -> None:
-    lines = download.numbers(MAPS).decode().splitlines()
+    lines = numbers(MAPS).decode().splitlines()
     assert lines[0] == "row,column,y,x,h"
     assert len(lines) == 1 + 3 * 2 * 4 * 5
     assert lines[-1] == "c,t = 1,3,4,119.0"
@@ -63,10 +64,10 @@ def test_numbers_of_maps_name_every_pixel() -> None:
 
 def test_a_figure_and_a_table_can_be_taken_away() -> None:
     figure = Figure("f", "f", Axis("t"), Axis("p"), [Series("x", [0, 1], [0, 1])])
-    assert b"x,1.0,1.0" in download.numbers(figure)
-    assert download.picture(figure, "png").startswith(b"\x89PNG")
-    assert b"<svg" in download.picture(MAPS, "svg")
-    assert download.numbers(Table("t", "t", ["a"], [[1]])) == b"a\r\n1\r\n"
+    assert b"x,1.0,1.0" in numbers(figure)
+    assert picture(figure, "png").startswith(b"\x89PNG")
+    assert b"<svg" in picture(MAPS, "svg")
+    assert numbers(Table("t", "t", ["a"], [[1]])) == b"a\r\n1\r\n"
 
 
 def test_an_answer_is_computed_once_and_forgotten_last() -> None:
@@ -100,16 +101,16 @@ def test_an_error_is_not_remembered() -> None:
 def explored(name: str = "net", seed: int = 0, **preprocess) -> Explored:
     torch.manual_seed(seed)
     net = create_model("dcn_ode", **SMALL, in_channels=1).eval()
-    picture = from_data(torch.randint(0, 256, (1, 12, 12), dtype=torch.uint8), "x", "3")
-    return Explored(name, f"{name}{seed}", net, (1, 12, 12), tuple("0123456789"), Augmentation(**preprocess), (picture,), "")
+    image = from_data(torch.randint(0, 256, (1, 12, 12), dtype=torch.uint8), "x", "3")
+    return Explored(name, f"{name}{seed}", net, (1, 12, 12), tuple("0123456789"), Augmentation(**preprocess), (image,), "")
 
 
 def test_a_lens_asks_once_for_the_same_image_and_again_for_another() -> None:
     network, answers = explored(), Answers()
     lens = Lens(network, network.pictures[0], False, answers)
-    assert lens.path(0) is Lens(network, network.pictures[0], False, answers).path(0)
-    assert lens.path(0) is not lens.path(1)
-    assert lens.path(0) is not Lens(network, network.pictures[0], True, answers).path(0)
+    assert lens.trajectory(0) is Lens(network, network.pictures[0], False, answers).trajectory(0)
+    assert lens.trajectory(0) is not lens.trajectory(1)
+    assert lens.trajectory(0) is not Lens(network, network.pictures[0], True, answers).trajectory(0)
     assert lens.outcome() is lens.outcome(Change())
     assert lens.outcome(Change(contrast=0.5)) is not lens.outcome(Change(contrast=0.5), scaled=True)
 
@@ -123,29 +124,29 @@ def test_what_is_shown_are_pixel_values_whatever_the_network_reads() -> None:
     assert lens.shown(Change(mask=12)).max() == pytest.approx(0, abs=1e-6)
 
 
-def side(name: str, classes: tuple[str, ...], chances: list[float]) -> compare.Side:
+def side(name: str, classes: tuple[str, ...], chances: list[float]) -> side_by_side.Side:
     network = explored()
-    found = Outcome(np.array(chances), (14, 8), (2, 1), (0, 0), 0.01)
-    way = path(network.model, network.floats(torch.zeros(1, 1, 12, 12, dtype=torch.uint8)), 0)
-    return compare.Side(name, classes, 10, found, found, way, way)
+    outcome = Outcome(np.array(chances), (14, 8), (2, 1), (0, 0), 0.01)
+    way = follow(network.model, network.floats(torch.zeros(1, 1, 12, 12, dtype=torch.uint8)), 0)
+    return side_by_side.Side(name, classes, 10, outcome, outcome, way, way)
 
 
 def test_two_networks_with_other_classes_share_the_axis() -> None:
     sides = [side("one", ("cat", "dog"), [0.25, 0.75]), side("two", ("dog", "owl"), [0.5, 0.5])]
-    bars = compare.probabilities(sides)
+    bars = side_by_side.probabilities(sides)
     assert bars.series[0].x == ("cat", "dog", "owl")
     assert bars.series[0].y[:2] == (25.0, 75.0)
     assert np.isnan(bars.series[0].y[2])
     assert bars.series[1].y[1:] == (50.0, 50.0)
-    shown = compare.table(sides, "masked")
+    shown = side_by_side.table(sides, "masked")
     assert [row[2] for row in shown.rows] == ["dog", "dog"]
     assert shown.rows[0][4] == 22
-    assert len(compare.differences(sides).series) == 2
+    assert len(side_by_side.differences(sides).series) == 2
 
 
 def test_a_network_beside_itself_is_told_apart_by_its_place() -> None:
     sides = [side("one", ("a", "b"), [0.5, 0.5]) for _ in range(2)]
-    assert [series.name for series in compare.probabilities(sides).series] == ["one (left)", "one (right)"]
+    assert [series.name for series in side_by_side.probabilities(sides).series] == ["one (left)", "one (right)"]
 
 
 def test_the_server_listens_here_alone_and_sends_nothing() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from continua.cli import main
-from continua.cli.doctor import told
+from continua.cli.doctor import one_screen
 from continua.machine import diagnosis, facts
 from continua.machine.children import Reply
 from continua.machine.number_types import STAND_IN
@@ -114,4 +114,4 @@ def test_a_machine_with_gpus_computes_there(capsys: pytest.CaptureFixture[str], 
     _, found = examined(capsys, "--quick")
     assert found["will"]["device auto"] == "cuda, 2 GPUs"
     assert diagnosis.consequences(found)["precision auto"] == "float32"
-    assert "Card (8.6 GB), Card (8.6 GB)" in told(found)
+    assert "Card (8.6 GB), Card (8.6 GB)" in one_screen(found)

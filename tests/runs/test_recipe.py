@@ -81,7 +81,7 @@ def test_another_number_of_epochs_stretches_the_schedule_unless_it_is_given_too(
         ({"model": "dcn_oed"}, "did you mean dcn_ode"),
         ({"model_options": {"chanels": [8]}}, "did you mean 'channels'?"),
         ({"model_options": {"solver": {"rtoll": 1}}}, "did you mean rtol?"),
-        ({"data": "cifra10"}, "did you mean 'cifar10'?"),
+        ({"data": "cifra10"}, "did you mean cifar10?"),
     ],
 )
 def test_a_mistake_names_the_key_and_the_nearest_right_one(changes: dict[str, Any], said: str) -> None:

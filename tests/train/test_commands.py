@@ -122,7 +122,7 @@ def test_evaluate_refuses_what_has_no_meaning(tmp_path: Path, capsys: pytest.Cap
     fixed = train(tiny_recipe(epochs=1, per_class=2), tmp_path / "fixed", QUIET)
     assert "has no effect" in failed(capsys, "evaluate", str(fixed.folder), "--tolerance", "0.1")
     assert "is not a run" in failed(capsys, "evaluate", str(tmp_path))
-    assert "no split 'val'" in failed(capsys, "evaluate", str(run.folder), "--split", "val")
+    assert "unknown split of digits 'val'" in failed(capsys, "evaluate", str(run.folder), "--split", "val")
 
 
 def test_help_explains_every_field_of_the_recipe(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,5 @@
-"""The command `continua`: one thin file per subcommand that parses options, calls the package and prints."""
+"""The command `continua`: one thin file per command that parses options, calls the package and prints."""
 
-from continua.cli.main import main
+from continua.cli.commands import main, parse
 
-__all__ = ["main"]
+__all__ = ["main", "parse"]

@@ -3,15 +3,13 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from jsonargparse import Namespace
 
-from continua.analysis import Answer, Question, Subject, answer, find_question, known_questions, subject_of
-from continua.cli.parser import Command
-from continua.cli.words import spellings
+from continua.analysis import Answer, Subject, answer, find_question, known_questions, subject_of
+from continua.cli.parsing import Command, Parser, Words, spellings
 from continua.errors import ConfigError
 from continua.report import Page, overlaid, show_page, show_table, write_html, write_page
 
@@ -24,7 +22,7 @@ HOW: dict[str, tuple[Any, Any, str]] = {
 FLAGS = {"force": "ask again, even where the answer is known", "svg": "pictures as SVG too", "quiet": "no progress bar"}
 
 
-def add_analyse_arguments(parser: Command, words: Sequence[str] = ()) -> None:
+def add_analyse_arguments(parser: Parser, words: Words) -> None:
     """NAME and RUNs, options of all analyses, and those of the one that `words` (what follows `analyse`) names."""
     listed = "; ".join(f"{name}: {text}" for name, text in known_questions().items())
     parser.description = f"Ask a question of trained networks. Known: {listed}"
@@ -38,15 +36,14 @@ def add_analyse_arguments(parser: Command, words: Sequence[str] = ()) -> None:
     if name is None:
         return
     question = find_question(name)
-    _check_options(question, words)
     group = parser.add_argument_group(f"options of {name}", question.summary)
     for option, kind, default, text in question.option_fields():
         group.add_argument(*spellings(option), type=kind, default=default, help=text or " ")
 
 
-def analyse_command(options: Namespace) -> None:
+def analyse_command(parsed: Namespace) -> None:
     """Run `continua analyse`."""
-    given = options.as_dict()
+    given = parsed.as_dict()
     if not given["name"]:
         show_table("continua analyse NAME RUN...", ("name", "what it asks"), known_questions().items(), text=(0, 1))
         return
@@ -57,10 +54,10 @@ def analyse_command(options: Namespace) -> None:
     if question.runs == "one" and len(subjects) > 1:
         answers = {name: answer(question, [subject], asked, **how) for name, subject in _named(subjects).items()}
         page, folder = _compare(answers, how["pictures"], given["out"])
-        state = "compared" if any(found.fresh for found in answers.values()) else "compared, all known"
+        state = "compared" if any(each.fresh for each in answers.values()) else "compared, all known"
     else:
-        found = answer(question, subjects, asked, **how)
-        page, folder, state = found.page, found.folder, "asked" if found.fresh else "known already"
+        single = answer(question, subjects, asked, **how)
+        page, folder, state = single.page, single.folder, "asked" if single.fresh else "known already"
     show_page(page)
     if given["html"]:
         print(f"wrote {write_html(page, given['html'])}")
@@ -69,9 +66,9 @@ def analyse_command(options: Namespace) -> None:
 
 def _compare(answers: dict[str, Answer], pictures: Sequence[str], out: Path | None) -> tuple[Page, Path]:
     """Several runs' answers as one page beside the first of them."""
-    page = overlaid({name: found.page for name, found in answers.items()})
+    page = overlaid({name: each.page for name, each in answers.items()})
     first = next(iter(answers.values())).folder
-    key = hashlib.sha256(repr([(name, found.folder.name) for name, found in answers.items()]).encode()).hexdigest()[:16]
+    key = hashlib.sha256(repr([(name, each.folder.name) for name, each in answers.items()]).encode()).hexdigest()[:16]
     folder = first.with_name(f"compared-{key}")
     for stale in folder.glob("*.*"):  # pictures are only drawn where there are none
         stale.unlink()
@@ -88,12 +85,4 @@ def _named(subjects: Sequence[Subject]) -> dict[str, Subject]:
     raise ConfigError("a run was given twice; name each once")
 
 
-def _check_options(question: Question, words: Sequence[str]) -> None:
-    """Misspelt options are refused with the nearest right one: the parser itself would guess or list everything."""
-    known = [*HOW, *FLAGS, "help", "debug", *(name for name, *_ in question.option_fields())]
-    for word in words:
-        name = word[2:].partition("=")[0].replace("-", "_")
-        if word.startswith("--") and name not in known:
-            near = get_close_matches(name, known, n=1, cutoff=0.5)
-            hint = f"did you mean --{near[0]}?" if near else f"it has {', '.join(f'--{option}' for option in known)}"
-            raise ConfigError(f"{question.name} has no option {word.partition('=')[0]}; {hint}")
+COMMAND = Command("Ask a question of trained networks.", analyse_command, add_analyse_arguments)

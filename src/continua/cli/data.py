@@ -1,33 +1,29 @@
 """`continua data`: list, fetch and check data sets."""
 
-from collections.abc import Callable
 from pathlib import Path
 
-from jsonargparse import ArgumentParser, Namespace
+from jsonargparse import Namespace
 
-from continua.errors import ConfigError, DataError
+from continua.cli.parsing import Command, Parser, Words
+from continua.errors import DataError, unknown_name
 
 
-def add_data_commands(data: ArgumentParser, command: Callable[[str], ArgumentParser]) -> dict[str, Callable[[Namespace], None]]:
-    commands = data.add_subcommands(dest="command", metavar="COMMAND")
+def _add_folder(parser: Parser, words: Words) -> None:
+    parser.add_argument(
+        "--data-dir", type=Path | None, default=None, help="folder of all data sets (else CONTINUA_DATA, else the user's cache)"
+    )
 
-    listing = command("Every known data set: whether it is here, where, and its size.")
-    fetching = command("Download a data set, resuming where an earlier attempt stopped, and verify it.")
-    checking = command("Compare a data set on disk with the official one: checksums, shapes, images per class.")
-    for parser in (fetching, checking):
-        parser.add_argument("name", metavar="NAME", type=str, help="a name from `continua data list`")
-    for parser in (listing, fetching, checking):
-        parser.add_argument(
-            "--data-dir", type=Path | None, default=None, help="folder of all data sets (else CONTINUA_DATA, else the user's cache)"
-        )
-    fetching.add_argument("--layout", type=str | None, default=None, help="which official layout (cifar10, cifar100: python or binary)")
-    fetching.add_argument("--mirror", type=str | None, default=None, help="address of a folder to try before the official ones")
-    fetching.add_argument("--timeout", type=float, default=30.0, help="seconds to wait for a silent server")
 
-    commands.add_subcommand("list", listing, help="what is known, what is here, where, its size")
-    commands.add_subcommand("fetch", fetching, help="download and verify a data set")
-    commands.add_subcommand("check", checking, help="compare a data set on disk with the official one")
-    return {"data list": _list, "data fetch": _fetch, "data check": _check}
+def _add_name(parser: Parser, words: Words) -> None:
+    parser.add_argument("name", metavar="NAME", type=str, help="a name from `continua data list`")
+    _add_folder(parser, words)
+
+
+def _add_fetch_arguments(parser: Parser, words: Words) -> None:
+    _add_name(parser, words)
+    parser.add_argument("--layout", type=str | None, default=None, help="which official layout (cifar10, cifar100: python or binary)")
+    parser.add_argument("--mirror", type=str | None, default=None, help="address of a folder to try before the official ones")
+    parser.add_argument("--timeout", type=float, default=30.0, help="seconds to wait for a silent server")
 
 
 def _list(options: Namespace) -> None:
@@ -37,11 +33,11 @@ def _list(options: Namespace) -> None:
     root = data_folder(options.data_dir)
     rows = []
     for known in CATALOGUE.values():
-        found = data_presence(known, root)
-        size = size_text(found.size) if found.size else f"({size_text(found.download)} to fetch)" if found.download else ""
+        here = data_presence(known, root)
+        size = size_text(here.size) if here.size else f"({size_text(here.download)} to fetch)" if here.download else ""
         images = " + ".join(f"{sum(counts):,}" for counts in known.counts.values())
         shape = "×".join(map(str, known.shape))
-        rows.append((known.name, images, len(known.counts["train"]), shape, size, found.where(root)))
+        rows.append((known.name, images, len(known.counts["train"]), shape, size, here.where(root)))
     show_table(f"data sets in {root}", ("name", "images", "classes", "shape", "size", "here"), rows, text=(0, 5))
 
 
@@ -51,10 +47,10 @@ def _fetch(options: Namespace) -> None:
     known, root = catalogue_entry(options.name), data_folder(options.data_dir)
     layouts = REMOTES.get(known.name, {})
     if options.layout is not None and options.layout not in layouts:
-        raise ConfigError(f"{known.name} has no layout {options.layout!r}; it has {', '.join(layouts) or 'none: it is embedded'}")
-    found = data_presence(known, root)
-    if not layouts or (found.state == "yes" and options.layout is None):
-        print(f"{known.name} is here already: {found.folder}" + (" (move that folder away to fetch it anew)" if layouts else ""))
+        raise unknown_name(f"layout of {known.name}", options.layout, layouts, see="" if layouts else "it has none: it is embedded")
+    here = data_presence(known, root)
+    if not layouts or (here.state == "yes" and options.layout is None):
+        print(f"{known.name} is here already: {here.folder}" + (" (move that folder away to fetch it anew)" if layouts else ""))
         return
     remotes = layouts[options.layout or next(iter(layouts))]
     mirrors = (options.mirror,) if options.mirror else ()
@@ -68,22 +64,41 @@ def _check(options: Namespace) -> None:
     from continua.report import show_table, size_text
 
     known = catalogue_entry(options.name)
-    found = check_data(known, data_folder(options.data_dir))
+    checked = check_data(known, data_folder(options.data_dir))
     verdict = {True: "official", False: "WRONG", None: "none published"}
-    if found.files:
-        rows = [(file.path.name, size_text(file.size), verdict[file.official]) for file in found.files]
-        show_table(f"{found.name}: files in {found.folder}", ("file", "size", "checksum"), rows)
-    if found.splits:
+    if checked.files:
+        rows = [(file.path.name, size_text(file.size), verdict[file.official]) for file in checked.files]
+        show_table(f"{checked.name}: files in {checked.folder}", ("file", "size", "checksum"), rows)
+    if checked.splits:
         rows = []
-        for split in found.splits:
+        for split in checked.splits:
             least, most = min(split.counts), max(split.counts)
             each = f"{least:,}" if least == most else f"{least:,} to {most:,}"
             means = ", ".join(f"{mean:.4f}" for mean in split.means)
             rows.append((split.split, sum(split.counts), len(split.counts), each, "×".join(map(str, split.shape)), means))
-        show_table(f"{found.name}: images", ("split", "images", "classes", "per class", "shape", "channel means"), rows)
-    for split in found.absent:
+        show_table(f"{checked.name}: images", ("split", "images", "classes", "per class", "shape", "channel means"), rows)
+    for split in checked.absent:
         print(f"this copy has no {split} split")
-    if found.problems:
-        more = f" (and {len(found.problems) - 1} more)" if len(found.problems) > 1 else ""
-        raise DataError(found.problems[0] + more)
-    print(f"{found.name}: all right")
+    if checked.problems:
+        more = f" (and {len(checked.problems) - 1} more)" if len(checked.problems) > 1 else ""
+        raise DataError(checked.problems[0] + more)
+    print(f"{checked.name}: all right")
+
+
+COMMAND = Command(
+    "Data sets: what is known, what is here, whether it is right.",
+    subcommands={
+        "list": (
+            "what is known, what is here, where, its size",
+            Command("Every known data set: whether it is here, where, and its size.", _list, _add_folder),
+        ),
+        "fetch": (
+            "download and verify a data set",
+            Command("Download a data set, resuming where an earlier attempt stopped, and verify it.", _fetch, _add_fetch_arguments),
+        ),
+        "check": (
+            "compare a data set on disk with the official one",
+            Command("Compare a data set on disk with the official one: checksums, shapes, images per class.", _check, _add_name),
+        ),
+    },
+)

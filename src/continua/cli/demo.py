@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
-from jsonargparse import ArgumentParser, Namespace
+from jsonargparse import Namespace
+
+from continua.cli.parsing import Command, Parser, Words
 
 
-def add_demo_arguments(parser: ArgumentParser) -> None:
+def add_demo_arguments(parser: Parser, words: Words) -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/demo"), help="folder for the runs and report.html")
     parser.add_argument("--epochs", type=int | None, default=None, help="train for so many epochs (else as long as the recipe says)")
     parser.add_argument("--threads", type=int | None, default=None, help="processor threads (else all cores)")
@@ -22,3 +24,10 @@ def demo_command(options: Namespace) -> None:
     except Interrupted as stop:
         print(f"stopped and saved at {stop}; the same command goes on from there")
         raise SystemExit(128 + stop.signal if stop.signal else 1) from None
+
+
+COMMAND = Command(
+    "Train three small networks on the embedded digits, compare them and look inside, on one page (about five minutes).",
+    demo_command,
+    add_demo_arguments,
+)

@@ -4,10 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from jsonargparse import ArgumentParser, Namespace
+from jsonargparse import Namespace
+
+from continua.cli.parsing import Command, Parser, Words
 
 
-def add_doctor_arguments(doctor: ArgumentParser) -> None:
+def add_doctor_arguments(doctor: Parser, words: Words) -> None:
     doctor.add_argument("--json", action="store_true", help="print the same as JSON")
     doctor.add_argument("--quick", action="store_true", help="make no probes: tell what is known of earlier ones")
     doctor.add_argument(
@@ -19,7 +21,7 @@ def add_doctor_arguments(doctor: ArgumentParser) -> None:
 def doctor_command(options: Namespace) -> None:
     """Print what was found; exit code 1 if something is broken."""
     facts = examined(options.data_dir, options.runs, ask=not options.quick)
-    print(json.dumps(facts, indent=2, ensure_ascii=False) if options.json else told(facts))
+    print(json.dumps(facts, indent=2, ensure_ascii=False) if options.json else one_screen(facts))
     if facts["broken"]:
         raise SystemExit(1)
 
@@ -46,7 +48,7 @@ def examined(data_dir: Path | None, runs: Path | None, ask: bool) -> dict[str, A
     return facts | {"will": consequences(facts), "remarks": remarks(facts), "broken": faults(facts)}
 
 
-def told(facts: dict[str, Any]) -> str:
+def one_screen(facts: dict[str, Any]) -> str:
     """One screen of text."""
     from continua.report import size_text
 
@@ -124,3 +126,11 @@ def _version() -> str:
     from importlib.metadata import version
 
     return version("continua")
+
+
+COMMAND = Command(
+    "What this machine is and what Continua will therefore do, on one screen, to be pasted into a report of a bug. "
+    "Tries everything anew (a minute or two); exit code 1 if something is broken.",
+    doctor_command,
+    add_doctor_arguments,
+)

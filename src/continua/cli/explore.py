@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
-from jsonargparse import ArgumentParser, Namespace
+from jsonargparse import Namespace
 
-HERE, PORT = "127.0.0.1", 8501
+from continua.cli.parsing import Command, Parser, Words
+from continua.explore import HERE, PORT, serve
 
 
-def add_explore_arguments(parser: ArgumentParser) -> None:
+def add_explore_arguments(parser: Parser, words: Words) -> None:
     parser.add_argument("run", metavar="RUN", type=Path, nargs="*", help="folders of finished runs (else those under --runs, and a demo)")
     parser.add_argument("--runs", type=Path | None, default=None, help="folder of all runs (else CONTINUA_RUNS, else ./runs)")
     parser.add_argument("--data_dir", "--data-dir", type=Path | None, default=None, help="folder of all data sets")
@@ -18,7 +19,12 @@ def add_explore_arguments(parser: ArgumentParser) -> None:
 
 def explore_command(options: Namespace) -> None:
     """Run `continua explore` until it is interrupted."""
-    from continua.explore import serve
-
     where = dict(runs=options.runs, data_dir=options.data_dir, host=options.host, port=options.port)
     serve(options.run, open_browser=not options.no_browser, **where)
+
+
+COMMAND = Command(
+    "A page in the browser for looking into a network: its depth, filters and weights, changed images, two side by side.",
+    explore_command,
+    add_explore_arguments,
+)

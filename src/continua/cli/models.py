@@ -5,12 +5,13 @@ from dataclasses import asdict
 from pathlib import Path
 from textwrap import fill
 
-from jsonargparse import ArgumentParser, Namespace
+from jsonargparse import Namespace
 
+from continua.cli.parsing import Command, Parser, Words
 from continua.errors import ConfigError
 
 
-def add_models_arguments(models: ArgumentParser) -> None:
+def add_models_arguments(models: Parser, words: Words) -> None:
     models.add_argument("pattern", metavar="PATTERN", type=str, nargs="?", default="*", help="only names like this, e.g. 'dcn*'")
     models.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
     models.add_argument("--options", metavar="NAME", type=str | None, default=None, help="show the options of this model and what they do")
@@ -68,3 +69,8 @@ def _draw(name: str, out: Path | None) -> None:
     row = f", {entry.row}" if name == entry.name else ""  # a name spelled by rule is no row of the paper
     subtitle = f"{entry.paper}{row}" + (" · kernel sizes at σ = 1" if jets else "")
     print(f"made {draw_model(described, out or Path(f'{name}.svg'), title=name, subtitle=subtitle)}")
+
+
+COMMAND = Command(
+    "The zoo: every model, the table row it reproduces, its parameters and its arithmetic.", models_command, add_models_arguments
+)

@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
-from jsonargparse import ArgumentParser, Namespace
+from jsonargparse import Namespace
+
+from continua.cli.parsing import Command, Parser, Words
 
 
-def add_report_arguments(parser: ArgumentParser) -> None:
+def add_report_arguments(parser: Parser, words: Words) -> None:
     parser.add_argument(
         "what",
         metavar="RUN|STUDY",
@@ -35,3 +37,10 @@ def report_command(options: Namespace) -> None:
     print(f"wrote {target}")
     if options.files is not None:
         print(f"wrote {len(write_page(page, options.files, ('png', 'svg'), anew=True))} files to {options.files}")
+
+
+COMMAND = Command(
+    "One self-contained HTML page about runs and studies: ours beside the printed values, curves, cost, what was analysed.",
+    report_command,
+    add_report_arguments,
+)

@@ -3,13 +3,14 @@
 from pathlib import Path
 from typing import Any, Literal
 
-from jsonargparse import ArgumentParser, Namespace
+from jsonargparse import Namespace
 
+from continua.cli.parsing import Command, Parser, Words
 from continua.errors import ConfigError
 from continua.studies import SCALES
 
 
-def add_reproduce_arguments(parser: ArgumentParser) -> None:
+def add_reproduce_arguments(parser: Parser, words: Words) -> None:
     parser.add_argument(
         "study", metavar="ID", type=str, nargs="?", default="", help="a study such as dcn/table2a; a paper's name: all of its"
     )
@@ -42,15 +43,15 @@ def reproduce_command(options: Namespace) -> None:
     how = RunOptions(data_dir=options.data_dir, device=options.device, threads=options.threads)
     for study in find_studies(options.study):
         try:
-            found = reproduce(study, options.scale, seeds=options.seeds, runs=options.runs, options=how, train=_trainer(options, study.id))
+            result = reproduce(study, options.scale, seeds=options.seeds, runs=options.runs, options=how, train=_trainer(options, study.id))
         except Interrupted as stop:
             print(f"stopped and saved; the same command goes on: continua reproduce {options.study} --scale {options.scale}")
             raise SystemExit(128 + stop.signal if stop.signal else 1) from None
-        show_page(found.page)
-        for path in keep(found, options.keep) if options.keep else []:
+        show_page(result.page)
+        for path in keep(result, options.keep) if options.keep else []:
             print(f"kept {path}")
-        said = verdict(found.finding.claims, options.scale)
-        print(f"{study.id} at {options.scale}: {said}; numbers, pictures and page.html in {found.folder}")
+        said = verdict(result.finding.claims, options.scale)
+        print(f"{study.id} at {options.scale}: {said}; numbers, pictures and page.html in {result.folder}")
     return None
 
 
@@ -62,7 +63,7 @@ def show_list(options: Namespace) -> None:
 
     how = RunOptions(data_dir=options.data_dir, device=options.device)
     states = study_states(options.scale, seeds=options.seeds, runs=options.runs, options=how)
-    rows = [(one.study.id, one.study.title, one.text, one.time, one.verdict, one.study.published) for one in states]
+    rows = [(state.study.id, state.study.title, state.text, state.time, state.verdict, state.study.published) for state in states]
     columns = ("id", "what", "state", "time left", "found", "printed")
     show_table(f"studies at {options.scale}", columns, rows, text=range(len(columns)))
 
@@ -75,3 +76,10 @@ def _trainer(options: Namespace, name: str) -> Any:
         return train_here
     again = f"continua reproduce {name} --scale {options.scale} --on {options.on}"
     return sweep_trainer(name, on=options.on, jobs=options.jobs, runs=options.runs, again=again)
+
+
+COMMAND = Command(
+    "Every table and figure of the papers: train what is missing, ask, and compare with the printed values.",
+    reproduce_command,
+    add_reproduce_arguments,
+)

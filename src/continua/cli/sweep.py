@@ -5,15 +5,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from jsonargparse import ArgumentParser, Namespace
+from jsonargparse import Namespace
 
+from continua.cli.parsing import Command, Parser, Words
 from continua.errors import ConfigError, ContinuaError
 
 if TYPE_CHECKING:
     from continua.train import Executor, Outcome, RunOptions, Sweep
 
 
-def add_sweep_arguments(parser: ArgumentParser) -> None:
+def add_sweep_arguments(parser: Parser, words: Words) -> None:
     parser.add_argument("file", metavar="FILE", type=Path, help="the sweep: a YAML file with recipes, models, data, per_class, seeds, …")
     parser.add_argument("--on", type=Literal["local", "slurm"], default="local", help="processes here, or jobs on a Slurm cluster")
     parser.add_argument("--runs", type=Path | None, default=None, help="folder of all runs (else CONTINUA_RUNS, else ./runs)")
@@ -78,10 +79,10 @@ def _report(sweep: "Sweep", outcome: "Outcome", options: Namespace, executor: "E
         else:
             print(f"stopped, every cell saved; go on with: {_go_on(options)}")
         raise SystemExit(128 + outcome.signal)
-    failed = [one for one in outcome.statuses if one.state == "failed"]
-    for one in failed:
-        print(f"failed twice: {one.cell.name} in {one.cell.folder}: {one.error}", file=sys.stderr)
-    left = [one for one in outcome.statuses if one.state not in ("failed", "done")]
+    failed = [status for status in outcome.statuses if status.state == "failed"]
+    for status in failed:
+        print(f"failed twice: {status.cell.name} in {status.cell.folder}: {status.error}", file=sys.stderr)
+    left = [status for status in outcome.statuses if status.state not in ("failed", "done")]
     if failed or left:
         what = [f"{len(failed)} failed twice"] * bool(failed) + [f"{len(left)} were cancelled"] * bool(left)
         raise ContinuaError(f"of {len(sweep)} cells {' and '.join(what)}; {_go_on(options)} tries them again")
@@ -93,13 +94,13 @@ def _show(sweep: "Sweep") -> None:
     from continua.train import read_statuses, show_results, show_status
 
     statuses = read_statuses(sweep)
-    there = [one for one in statuses if one.on == "slurm" and one.job is not None and one.state != "done"]
+    there = [status for status in statuses if status.on == "slurm" and status.job is not None and status.state != "done"]
     if there and shutil.which("squeue"):
-        states = _executor(sweep, "slurm").states([str(one.job) for one in there])
-        for one in there:
-            now = states[str(one.job)]
+        states = _executor(sweep, "slurm").states([str(status.job) for status in there])
+        for status in there:
+            now = states[str(status.job)]
             if now.kind != "ended":
-                one.state, one.said = now.kind, now.said
+                status.state, status.said = now.kind, now.said
     show_status(statuses, sweep.name)
     show_results(sweep, statuses)
 
@@ -111,3 +112,8 @@ def _go_on(options: Namespace) -> str:
         value = getattr(options, name)
         words += [f"--{name.replace('_', '-')}", str(value)] if value is not None else []
     return " ".join(words)
+
+
+COMMAND = Command(
+    "A grid of trainings from one YAML file, here or on a Slurm cluster; does only what is missing.", sweep_command, add_sweep_arguments
+)

@@ -8,8 +8,7 @@ from typing import Any
 
 from jsonargparse import Namespace
 
-from continua.cli.parser import Command
-from continua.cli.words import spellings, underscored
+from continua.cli.parsing import Command, Parser, Words, spellings, underscored
 from continua.errors import ConfigError
 from continua.runs import FREE, Recipe, load_recipe, merged, parse_value, recipe_fields, recipe_names, write_yaml
 
@@ -29,7 +28,7 @@ FLAGS = {"print_config": "print the resolved recipe and stop", "tensorboard": "w
 RUN_ONLY = ("data_dir", "device", "threads", "progress", "checkpoint_minutes", "rank_timeout", "tensorboard")
 
 
-def add_train_arguments(parser: Command) -> None:
+def add_train_arguments(parser: Parser, words: Words) -> None:
     """Options that say how to run, then every field of the recipe under its own name."""
     for name, (kind, default, text) in HOW.items():
         more = f": {', '.join(recipe_names())}" if name == "recipe" else ""
@@ -42,17 +41,17 @@ def add_train_arguments(parser: Command) -> None:
         group.add_argument(*spellings(name), type=kind, default=SUPPRESS, help=_help(name))
 
 
-def gathered_words(words: list[str]) -> list[str]:
+def gather_free_options(words: Words) -> Words:
     """`--model_options.solver.rtol 1e-4 --model-options.channels "[8, 16]"` as one option that holds both."""
-    rest, options, waiting = [], {}, iter(map(underscored, words))
+    rest, free, waiting = [], {}, map(underscored, words)
     for word in waiting:
         name, equals, value = word[2:].partition("=")
         if word.startswith("--") and name.split(".")[0] in FREE:
             value = parse_value(value if equals else next(waiting, ""), name)
-            options = merged(options, {name: value})
+            free = merged(free, {name: value})
         else:
             rest.append(word)
-    return rest + [f"--{name}={json.dumps(value)}" for name, value in options.items()]
+    return rest + [f"--{name}={json.dumps(value)}" for name, value in free.items()]
 
 
 def train_command(options: Namespace) -> None:
@@ -89,10 +88,10 @@ def train_command(options: Namespace) -> None:
 
 def _say(folder: Path, result: dict[str, Any]) -> None:
     if "test_accuracy" in result:
-        found = f"test accuracy {result['test_accuracy']:.2%}"
+        quality = f"test accuracy {result['test_accuracy']:.2%}"
     else:
-        found = f"test error {result['test_loss']:.5g} per pixel"
-    print(f"finished {folder}: {found} ({result['selection']}), {result['parameters']:,} parameters, {result['seconds']:.0f} s")
+        quality = f"test error {result['test_loss']:.5g} per pixel"
+    print(f"finished {folder}: {quality} ({result['selection']}), {result['parameters']:,} parameters, {result['seconds']:.0f} s")
 
 
 def _help(name: str) -> str:
@@ -103,3 +102,11 @@ def _help(name: str) -> str:
         text = type(default).__dataclass_fields__[part].metadata["help"]
         default = getattr(default, part)
     return f"{text} [{default}]" if default not in (None, {}, ()) else text
+
+
+COMMAND = Command(
+    "Train a network by a recipe, or go on with a training that was stopped.",
+    train_command,
+    add_train_arguments,
+    rewrite=gather_free_options,
+)

@@ -2,21 +2,20 @@
 
 from continua.data.augment import Augmentation
 from continua.data.catalogue import CATALOGUE, catalogue_entry, folder_size, load
-from continua.data.check import check_data
+from continua.data.check import check_data, data_presence
 from continua.data.crop import ResizedCrop
 from continua.data.dataset import DataSet, MemorySplit, Split
+from continua.data.draws import permutation
 from continua.data.fetch import Patience, fetch_data
-from continua.data.folder import data_folder
-from continua.data.image_folder import ImageFolder, load_image_folder, to_rgb
+from continua.data.files import Advance, data_folder, progress_bar
+from continua.data.image_folder import IMAGE_FORMATS, ImageFolder, load_image_folder, to_rgb
 from continua.data.loader import Batch, Loader
-from continua.data.presence import data_presence
-from continua.data.progress import Advance, progress_bar
-from continua.data.random import permutation
 from continua.data.sources import REMOTES
 from continua.data.subset import hold_out, take_per_class
 
 __all__ = [
     "CATALOGUE",
+    "IMAGE_FORMATS",
     "REMOTES",
     "Advance",
     "Augmentation",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import cast
 
-from continua.data.progress import progress_bar
+from continua.data.files import progress_bar
 from continua.errors import DataError
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from continua.data import colour
 from continua.data.crop import ResizedCrop, crop_and_resize, shift_and_flip
-from continua.data.random import Draws, Stream
+from continua.data.draws import Draws, Stream
 from continua.errors import ConfigError, DataError
 from continua.options import option
 

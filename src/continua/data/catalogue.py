@@ -1,6 +1,5 @@
 """The data sets known by name, and `load`, which everything else calls."""
 
-import difflib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,13 +10,13 @@ from typing import Protocol
 from continua.data.cifar import CIFAR10, CIFAR100
 from continua.data.dataset import DataSet, chosen_splits
 from continua.data.digits import DIGITS, DIGITS16, DIGITS32
-from continua.data.folder import data_folder
+from continua.data.files import data_folder
 from continua.data.idx import FASHION_MNIST, MNIST
 from continua.data.image_folder import load_image_folder
 from continua.data.sources import REMOTES
 from continua.data.subset import hold_out, take_per_class
 from continua.data.tiny_imagenet import TINY_IMAGENET_200
-from continua.errors import ConfigError
+from continua.errors import ConfigError, unknown_name
 
 
 class Known(Protocol):
@@ -68,10 +67,7 @@ def catalogue_entry(name: str) -> Known:
         return CATALOGUE[name]
     if folder_size(name):
         raise ConfigError(f"{name} is a tree of your own: there is no official copy to fetch or to compare it with")
-    names = [*CATALOGUE, IMAGE_FOLDER]
-    near = difflib.get_close_matches(name.lower().replace("-", "_"), names, n=1, cutoff=0.5)
-    suggestion = f"did you mean {near[0]!r}? " if near else ""
-    raise ConfigError(f"no data set is called {name!r}; {suggestion}Known: {', '.join(names)}")
+    raise unknown_name("data set", name, [*CATALOGUE, IMAGE_FOLDER])
 
 
 def remedy(known: Known) -> str:
@@ -86,8 +82,8 @@ def remedy(known: Known) -> str:
 
 def _whole(name: str, root: Path, splits: Iterable[str] | None) -> DataSet:
     if size := folder_size(name):
-        found = load_image_folder(root, size=size, name=name)
-        return replace(found, splits={split: found.splits[split] for split in chosen_splits(name, splits, tuple(found.splits))})
+        dataset = load_image_folder(root, size=size, name=name)
+        return replace(dataset, splits={split: dataset.splits[split] for split in chosen_splits(name, splits, tuple(dataset.splits))})
     known = catalogue_entry(name)
     return known.load(root, remedy(known), splits)
 
@@ -107,13 +103,13 @@ def load(
     `splits`: which to read (default: all that are there). `per_class`: keep this many training images of each class.
     `holdout`: move this fraction of the training images that are left to a split "holdout". Both are drawn by `seed`.
     """
-    found = _whole(name, data_folder(data_dir), splits)
+    dataset = _whole(name, data_folder(data_dir), splits)
     if per_class is None and holdout is None:
-        return found
-    train = found["train"]
+        return dataset
+    train = dataset["train"]
     if per_class is not None:
-        train = take_per_class(train, per_class, seed, found.classes)
+        train = take_per_class(train, per_class, seed, dataset.classes)
     if holdout is None:
-        return replace(found, splits=found.splits | {"train": train})
+        return replace(dataset, splits=dataset.splits | {"train": train})
     kept, held = hold_out(train, holdout, seed)
-    return replace(found, splits=found.splits | {"train": kept, "holdout": held})
+    return replace(dataset, splits=dataset.splits | {"train": kept, "holdout": held})

@@ -1,5 +1,6 @@
-"""Is a data set on disk the official one? Checksums where published, then shapes and images per class."""
+"""Is a data set here, and is it the official one? By names at a glance; by checksums, shapes and images per class on a closer look."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,8 +10,47 @@ import torch
 from continua.data.catalogue import Known, remedy
 from continua.data.dataset import MemorySplit
 from continua.data.files import md5
-from continua.data.sources import CONTENTS_MD5
+from continua.data.sources import CONTENTS_MD5, REMOTES
 from continua.errors import DataError
+
+
+@dataclass(frozen=True)
+class Presence:
+    """`state` is "embedded", "yes", "no", or "lacks …" with what is not there; sizes are in bytes, None where not known."""
+
+    state: str
+    folder: Path | None
+    size: int | None
+    download: int | None
+
+    def where(self, root: Path) -> str:
+        """One phrase for a table: the folder as it reads below `root`, and what is wrong with it."""
+        if self.folder is None or self.state == "embedded":
+            return self.state
+        below = self.folder.relative_to(root)
+        return str(below) if self.state == "yes" else f"{below} ({self.state})"
+
+
+def data_presence(known: Known, root: Path) -> Presence:
+    """What of a set is below `root`, judged by names alone: `check_data` looks inside."""
+    folder = known.locate(root)
+    layouts = REMOTES.get(known.name)
+    if layouts is None:
+        return Presence("embedded", folder, sum(path.stat().st_size for path in known.official_files(folder)) if folder else None, None)
+    sizes = [remote.size for remote in next(iter(layouts.values()))]
+    download = None if None in sizes else sum(size for size in sizes if size is not None)
+    if folder is None:
+        return Presence("no", None, None, download)
+    missing = known.missing(folder)
+    return Presence(f"lacks {', '.join(missing)}" if missing else "yes", folder, _bytes_below(folder), download)
+
+
+def _bytes_below(folder: Path) -> int:
+    total = 0
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            total += _bytes_below(Path(entry.path)) if entry.is_dir(follow_symlinks=False) else entry.stat(follow_symlinks=False).st_size
+    return total
 
 
 @dataclass(frozen=True)
@@ -58,16 +98,16 @@ def check_data(known: Known, root: Path) -> Check:
         except DataError as error:
             result.problems.append(str(error))
     try:
-        found = known.load(root, remedy(known))
+        dataset = known.load(root, remedy(known))
     except DataError as error:
         if str(error) not in result.problems:
             result.problems.append(str(error))
         return result
-    result.classes = found.classes
-    result.absent = list(found.absent)
-    for split, images in found.splits.items():
+    result.classes = dataset.classes
+    result.absent = list(dataset.absent)
+    for split, images in dataset.splits.items():
         if isinstance(images, MemorySplit):
-            counts = torch.bincount(images.labels, minlength=len(found.classes)).tolist()
+            counts = torch.bincount(images.labels, minlength=len(dataset.classes)).tolist()
             means = _channel_means(images.images)
             result.splits.append(SplitCheck(split, tuple(images.images.shape[1:]), tuple(counts), means))
             result.problems += _deviations(known, result.splits[-1], folder)
@@ -76,10 +116,10 @@ def check_data(known: Known, root: Path) -> Check:
 
 def _check_file(name: str, path: Path, problems: list[str], what_to_do: str) -> FileCheck:
     expected = CONTENTS_MD5.get(name, {}).get(path.name.removesuffix(".gz"))
-    found = md5(path, what_to_do)
-    if expected is not None and found != expected:
-        problems.append(f"{path} has MD5 {found}, expected {expected}: it is not the official file; {what_to_do}")
-    return FileCheck(path, path.stat().st_size, None if expected is None else found == expected)
+    digest = md5(path, what_to_do)
+    if expected is not None and digest != expected:
+        problems.append(f"{path} has MD5 {digest}, expected {expected}: it is not the official file; {what_to_do}")
+    return FileCheck(path, path.stat().st_size, None if expected is None else digest == expected)
 
 
 def _channel_means(images: torch.Tensor) -> tuple[float, ...]:
@@ -87,9 +127,9 @@ def _channel_means(images: torch.Tensor) -> tuple[float, ...]:
     return tuple((torch.as_tensor(sums) / (255 * images[:, 0].numel())).tolist())
 
 
-def _deviations(known: Known, found: SplitCheck, folder: Path) -> Iterator[str]:
-    if found.shape != known.shape:
-        yield f"{folder}: {found.split} images have shape {found.shape}, expected {known.shape}; {remedy(known)}"
-    for label, (count, expected) in enumerate(zip(found.counts, known.counts[found.split], strict=True)):
+def _deviations(known: Known, read: SplitCheck, folder: Path) -> Iterator[str]:
+    if read.shape != known.shape:
+        yield f"{folder}: {read.split} images have shape {read.shape}, expected {known.shape}; {remedy(known)}"
+    for label, (count, expected) in enumerate(zip(read.counts, known.counts[read.split], strict=True)):
         if count != expected:
-            yield f"{folder}: {found.split} has {count} images of class {label}, expected {expected}; {remedy(known)}"
+            yield f"{folder}: {read.split} has {count} images of class {label}, expected {expected}; {remedy(known)}"

@@ -72,8 +72,8 @@ class Cifar:
         if layout.names_key is None:
             names = read_lines(path, remedy)
         else:
-            found = read_pickle(path, remedy).get(layout.names_key)
-            names = [name.decode("latin1") if isinstance(name, bytes) else name for name in found] if isinstance(found, list) else []
+            stored = read_pickle(path, remedy).get(layout.names_key)
+            names = [name.decode("latin1") if isinstance(name, bytes) else name for name in stored] if isinstance(stored, list) else []
         if len(names) != expected or not all(isinstance(name, str) for name in names):
             raise DataError(f"{path} holds {len(names)} class names, expected {expected}; {remedy}")
         return tuple(names)
@@ -87,10 +87,10 @@ class Cifar:
         return MemorySplit(torch.from_numpy(images), torch.cat([labels for _, labels in parts]))
 
     def _from_pickle(self, layout: Layout, path: Path, count: int, remedy: str) -> tuple[np.ndarray, torch.Tensor]:
-        found = read_pickle(path, remedy)
-        pixels, labels = found.get("data"), found.get(layout.label_key or "")
+        stored = read_pickle(path, remedy)
+        pixels, labels = stored.get("data"), stored.get(layout.label_key or "")
         if not isinstance(pixels, np.ndarray) or not isinstance(labels, list):
-            raise DataError(f"{path} has the keys {sorted(found)}, expected an array 'data' and a list {layout.label_key!r}; {remedy}")
+            raise DataError(f"{path} has the keys {sorted(stored)}, expected an array 'data' and a list {layout.label_key!r}; {remedy}")
         if pixels.shape != (count, PIXELS):
             raise DataError(f"{path} holds images of shape {pixels.shape}, expected {(count, PIXELS)}; {remedy}")
         return pixels, checked_labels(labels, len(self.counts["train"]), count, path, remedy)

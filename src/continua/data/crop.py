@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float64, Int64, UInt8
 from torch import Tensor
 from torch.nn.functional import pad
 
-from continua.data.random import Draws, Stream
+from continua.data.draws import Draws, Stream
 from continua.errors import ConfigError
 
 Images = UInt8[Tensor, "n channels height width"]

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Int64, UInt8
 from torch import Tensor
 
-from continua.errors import ConfigError, DataError
+from continua.errors import DataError, unknown_name
 
 
 class Split(Protocol):
@@ -38,8 +38,8 @@ class MemorySplit:
                 f"images are {self.images.dtype} of shape {tuple(self.images.shape)}, expected uint8 (n, channels, height, width)"
             )
         if self.labels.dtype != torch.int64 or self.labels.shape != self.images.shape[:1]:
-            found = f"{self.labels.dtype} of shape {tuple(self.labels.shape)}"
-            raise DataError(f"labels are {found}, expected int64 of shape ({len(self.images)},), one per image")
+            given = f"{self.labels.dtype} of shape {tuple(self.labels.shape)}"
+            raise DataError(f"labels are {given}, expected int64 of shape ({len(self.images)},), one per image")
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -64,7 +64,7 @@ class DataSet:
         if split in self.absent:
             raise DataError(self.absent[split])
         if split not in self.splits:
-            raise DataError(f"{self.name} has no split {split!r} here; it has {', '.join(self.splits)}")
+            raise unknown_name(f"split of {self.name}", split, self.splits, error=DataError)
         return self.splits[split]
 
 
@@ -75,7 +75,7 @@ def chosen_splits(name: str, wanted: Iterable[str] | None, known: Sequence[str])
     wanted = (wanted,) if isinstance(wanted, str) else tuple(wanted)
     for split in wanted:
         if split not in known:
-            raise ConfigError(f"{name} has no split {split!r}; choose from {', '.join(known)}")
+            raise unknown_name(f"split of {name}", split, known)
     return wanted
 
 

@@ -35,8 +35,8 @@ class Digits:
         """Where scikit-learn is installed, whatever `root` is."""
         from importlib.util import find_spec
 
-        found = find_spec("sklearn")
-        return Path(found.origin).parent / "datasets" / "data" if found and found.origin else None
+        spec = find_spec("sklearn")
+        return Path(spec.origin).parent / "datasets" / "data" if spec and spec.origin else None
 
     def missing(self, folder: Path) -> list[str]:
         return [path.name for path in self.official_files(folder) if not path.is_file()]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from continua.data.archive import unpack
-from continua.data.progress import Advance, progress_bar
+from continua.data.files import Advance, progress_bar
 from continua.data.sources import Remote
 from continua.errors import DataError
 
@@ -59,9 +59,9 @@ def fetch_data(remotes: Sequence[Remote], root: Path, mirrors: Sequence[str] = (
 def download(remote: Remote, target: Path, mirrors: Sequence[str] = (), patience: Patience | None = None) -> Path:
     """The verified file at `target`. A `.part` file beside it holds what has arrived, for this or a later attempt."""
     if target.exists():
-        found = _md5(target)
-        if found != remote.md5:
-            raise DataError(f"{target} has MD5 {found}, expected {remote.md5}; delete it and fetch again")
+        digest = _md5(target)
+        if digest != remote.md5:
+            raise DataError(f"{target} has MD5 {digest}, expected {remote.md5}; delete it and fetch again")
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
@@ -92,12 +92,12 @@ def _download_from(address: str, remote: Remote, part: Path, patience: Patience)
             if fruitless:
                 time.sleep(patience.pause * 2 ** (fruitless - 1))
             continue
-        found = _md5(part)
-        if found == remote.md5:
+        digest = _md5(part)
+        if digest == remote.md5:
             return
         part.unlink()
         if not inherited:
-            raise _GiveUp(f"wrong checksum: MD5 {found}, expected {remote.md5}")
+            raise _GiveUp(f"wrong checksum: MD5 {digest}, expected {remote.md5}")
         inherited = False  # the beginning was from an earlier attempt and may be what is wrong: once more, from nothing
 
 

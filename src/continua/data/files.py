@@ -1,9 +1,10 @@
-"""Reading official files, with errors that name the file, what was found, what was expected and what to do."""
+"""Files of data sets: the folder they live in, reading and hashing them with errors that say what to do, a bar while that takes time."""
 
 import gzip
 import hashlib
+import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -11,6 +12,22 @@ from typing import BinaryIO, cast
 from continua.errors import DataError
 
 CHUNK = 1 << 20
+
+Advance = Callable[[int], None]
+
+
+def data_folder(data_dir: str | os.PathLike[str] | None = None) -> Path:
+    """The folder that holds all data sets, each in its official sub-folder: the one asked for, else `CONTINUA_DATA`, else the user's cache.
+
+    It need not exist yet.
+    """
+    if data_dir is not None:
+        return Path(data_dir).expanduser()
+    if configured := os.environ.get("CONTINUA_DATA"):
+        return Path(configured).expanduser()
+    from platformdirs import user_cache_path
+
+    return user_cache_path("continua", appauthor=False) / "data"
 
 
 @contextmanager
@@ -32,8 +49,8 @@ def read(path: Path, size: int, remedy: str) -> bytes:
     with opened(path, remedy) as stream:
         contents = stream.read(size + 1)
     if len(contents) != size:
-        found = f"more than {size:,}" if len(contents) > size else f"{len(contents):,}"
-        raise DataError(f"{path} holds {found} bytes, expected {size:,}: it is truncated or not the official file; {remedy}")
+        length = f"more than {size:,}" if len(contents) > size else f"{len(contents):,}"
+        raise DataError(f"{path} holds {length} bytes, expected {size:,}: it is truncated or not the official file; {remedy}")
     return contents
 
 
@@ -55,3 +72,19 @@ def md5(path: Path, remedy: str) -> str:
         while chunk := stream.read(CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+@contextmanager
+def progress_bar(what: str, total: int | None, *, of_bytes: bool = False, done: int = 0) -> Iterator[Advance]:
+    """A bar on stderr; call the function it gives with the number of items (or bytes) finished since the last call.
+
+    On a terminal it moves; elsewhere one line is left when it is done.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    amounts = (DownloadColumn(), TransferSpeedColumn()) if of_bytes else (MofNCompleteColumn(),)
+    columns = (TextColumn("{task.description}"), BarColumn(), *amounts, TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task(what, total=total, completed=done)
+        yield lambda amount: progress.advance(task, amount)

@@ -31,9 +31,9 @@ def read_idx(path: Path, shape: tuple[int, ...], remedy: str) -> np.ndarray:
         if (zeros, kind, dimensions) != (0, UNSIGNED_BYTE, len(shape)):
             expected = struct.pack(">HBB", 0, UNSIGNED_BYTE, len(shape)).hex()
             raise DataError(f"{path} begins with {header[:4].hex()}, expected {expected} ({len(shape)}-dimensional bytes); {remedy}")
-        found = struct.unpack(f">{len(shape)}I", header[4:])
-        if found != shape:
-            raise DataError(f"{path} holds an array of shape {found}, expected {shape}; {remedy}")
+        stored = struct.unpack(f">{len(shape)}I", header[4:])
+        if stored != shape:
+            raise DataError(f"{path} holds an array of shape {stored}, expected {shape}; {remedy}")
         elements = stream.read(size + 1)
     if len(elements) != size:
         more = "more than " if len(elements) > size else ""

@@ -14,12 +14,13 @@ from torch import Tensor
 
 from continua.data.crop import ResizedCrop
 from continua.data.dataset import DataSet, Split
-from continua.data.random import Draws
+from continua.data.draws import Draws
 from continua.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+IMAGE_FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM")  # decoders of pixels only: none of them starts a program
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
 SPLITS = ("train", "val", "test")
 
@@ -114,7 +115,7 @@ def read_rgb(path: Path) -> "Image":
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}; check that the file is still there and its permissions") from error
     try:
-        with Image.open(BytesIO(content)) as opened:
+        with Image.open(BytesIO(content), formats=IMAGE_FORMATS) as opened:
             return to_rgb(ImageOps.exif_transpose(opened))
     except MemoryError:
         raise
@@ -157,9 +158,9 @@ def _scan(folder: Path) -> tuple[tuple[str, ...], np.ndarray, Int64[Tensor, "n"]
     files: list[bytes] = []
     labels: list[int] = []
     for label, name in enumerate(classes):
-        found = _image_files(folder, folder / name)
-        files += found
-        labels += [label] * len(found)
+        images = _image_files(folder, folder / name)
+        files += images
+        labels += [label] * len(images)
     return classes, np.array(files), torch.tensor(labels)
 
 
@@ -176,9 +177,9 @@ def _image_files(root: Path, folder: Path) -> list[bytes]:
             else:
                 others[extension or "no extension"] += 1
     if not images:
-        found = ", ".join(f"{count} file(s) with {extension}" for extension, count in sorted(others.items())) or "nothing"
+        instead = ", ".join(f"{count} file(s) with {extension}" for extension, count in sorted(others.items())) or "nothing"
         raise DataError(
-            f"class folder {folder} holds no images: found {found}, expected files ending in {' '.join(EXTENSIONS)}; "
+            f"class folder {folder} holds no images: found {instead}, expected files ending in {' '.join(EXTENSIONS)}; "
             "add images or remove the folder"
         )
     return sorted(os.fsencode(image) for image in images)

@@ -12,8 +12,8 @@ from torch import Tensor
 from continua.data.augment import Augmentation
 from continua.data.crop import ResizedCrop
 from continua.data.dataset import MemorySplit, Split
+from continua.data.draws import permutation
 from continua.data.image_folder import ImageFolder, UndecodableImage
-from continua.data.random import permutation
 from continua.errors import ConfigError, ContinuaWarning, DataError
 
 
@@ -82,7 +82,7 @@ class Loader:
         self.augmentation = augmentation
         self.rank = rank
         self.world_size = world_size
-        self.workers = min(8, _cores()) if workers is None else workers
+        self.workers: int = min(8, _cores()) if workers is None else workers
         self.device = device
         self.skipped: dict[int, str] = {}
 

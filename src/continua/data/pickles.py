@@ -34,15 +34,18 @@ class _Array:
     __slots__ = ("state",)
 
     def __init__(self, kind: object, shape: object, code: object) -> None:
-        self.state: Any = None  # the arguments only say "an empty ndarray"; what counts arrives in __setstate__
+        self.state: object = None  # the arguments only say "an empty ndarray"; what counts arrives in __setstate__
 
     def __setstate__(self, state: object) -> None:
         self.state = state
 
     def numpy(self) -> np.ndarray:
+        if not isinstance(self.state, tuple):
+            raise _Refused("an array that nothing is said about")
         version, shape, element, fortran, raw = self.state
         if version != 1 or not isinstance(element, _Element) or element.code not in (b"u1", "u1"):
-            raise _Refused(f"an array of {getattr(element, 'code', element)!r} where bytes (u1) were expected")
+            code = element.code if isinstance(element, _Element) else element
+            raise _Refused(f"an array of {code!r} where bytes (u1) were expected")
         return np.frombuffer(raw, dtype=np.uint8).reshape(shape, order="F" if fortran else "C")
 
 
@@ -116,15 +119,15 @@ class _CifarUnpickler(_PythonUnpickler):
         return GLOBALS[f"{module}.{name}"]
 
 
-def read_pickle(path: Path, remedy: str) -> dict[str, Any]:
+def read_pickle(path: Path, remedy: str) -> dict[str, object]:
     """The dictionary in a CIFAR pickle: arrays as NumPy arrays of uint8, keys as text, other strings as they were written."""
     with opened(path, remedy) as stream:
         contents = stream.read()
     try:
-        found = _CifarUnpickler(io.BytesIO(contents), encoding="bytes").load()
-        if not isinstance(found, dict):
-            raise DataError(f"{path} holds a {type(found).__name__}, expected a dictionary; {remedy}")
-        return {_text(key): value.numpy() if isinstance(value, _Array) else value for key, value in found.items()}
+        stored = _CifarUnpickler(io.BytesIO(contents), encoding="bytes").load()
+        if not isinstance(stored, dict):
+            raise DataError(f"{path} holds a {type(stored).__name__}, expected a dictionary; {remedy}")
+        return {_text(key): value.numpy() if isinstance(value, _Array) else value for key, value in stored.items()}
     except DataError:
         raise
     except _Refused as refusal:

@@ -15,8 +15,7 @@ import numpy as np
 import torch
 
 from continua.data.dataset import DataSet, MemorySplit, chosen_splits
-from continua.data.files import read_lines
-from continua.data.progress import progress_bar
+from continua.data.files import progress_bar, read_lines
 from continua.errors import DataError
 
 
@@ -76,11 +75,11 @@ class TinyImageNet:
         labels: list[int] = []
         for wnid, label in wnids.items():
             images = folder / "train" / wnid / "images"
-            found = sorted(images.glob("*.JPEG"))
-            if len(found) != self.counts["train"][label]:
-                raise DataError(f"{images} holds {len(found)} images, expected {self.counts['train'][label]}; {remedy}")
-            paths += found
-            labels += [label] * len(found)
+            files = sorted(images.glob("*.JPEG"))
+            if len(files) != self.counts["train"][label]:
+                raise DataError(f"{images} holds {len(files)} images, expected {self.counts['train'][label]}; {remedy}")
+            paths += files
+            labels += [label] * len(files)
         return paths, labels
 
     def _val_files(self, folder: Path, wnids: Mapping[str, int], remedy: str) -> tuple[list[Path], list[int]]:

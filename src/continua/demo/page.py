@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Literal
 
 import numpy as np
 import torch
 
-from continua.analysis import Answer, Subject, find_question, has_time, masked, short_name
+from continua.analysis import Answer, Contrast, Subject, find_question, masked, short_name
+from continua.blocks import ODEBlock
 from continua.report import Axis, Column, Figure, Maps, Page, Series, Table, overlaid
 
 DIM = 0.25  # contrast of the example
@@ -42,9 +43,9 @@ def demo_page(subjects: Subjects, masks: Mapping[str, Answer], contrasts: Mappin
 def _results(subjects: Subjects) -> Table:
     columns = ["network", "parameters", Column("test accuracy", "%", 2), Column("NFE per image", digits=1), Column("training", "s", 0)]
     rows = [
-        (name, one.result["parameters"], 100 * one.result["test_accuracy"], _cost(one) or None, one.result["seconds"])
-        for name, one in subjects.items()
-        if one.result is not None
+        (name, subject.result["parameters"], 100 * subject.result["test_accuracy"], _cost(subject) or None, subject.result["seconds"])
+        for name, subject in subjects.items()
+        if subject.result is not None
     ]
     caption = "NFE: evaluations of f for one forward pass, all blocks, mean over the last epoch. Accuracy: of the last weights."
     return Table("results", "What came out", columns, rows, caption)
@@ -52,15 +53,16 @@ def _results(subjects: Subjects) -> Table:
 
 def _accuracy(subjects: Subjects) -> Page:
     points = [
-        Series(name, [one.result["parameters"]], [100 * one.result["test_accuracy"]], style="points", colour=place)
-        for place, (name, one) in enumerate(subjects.items())
-        if one.result is not None
+        Series(name, [subject.result["parameters"]], [100 * subject.result["test_accuracy"]], style="points", colour=place)
+        for place, (name, subject) in enumerate(subjects.items())
+        if subject.result is not None
     ]
     text = (
         "Gaussian derivatives need six numbers where a 3×3 filter needs nine, whatever their size in pixels, so the network with the "
         "widest filters is the one with the fewest parameters."
     )
-    x = Axis("parameters", limits=(0, 1.15 * max(point.x[0] for point in points)))  # pyright: ignore[reportOperatorIssue]
+    most = max(subject.result["parameters"] for subject in subjects.values() if subject.result is not None)
+    x = Axis("parameters", limits=(0, 1.15 * most))
     low = min(float(point.y[0]) for point in points)
     figure = Figure("parameters", "Test accuracy against parameters", x, Axis("accuracy", "%", limits=(min(90.0, low - 2), 100.5)), points)
     return Page("Accuracy against parameters", [text, figure])
@@ -68,23 +70,27 @@ def _accuracy(subjects: Subjects) -> Page:
 
 def _curves(subjects: Subjects) -> Page:
     text = "Left to right is one pass over all training images per epoch; the learning rate falls along half a cosine, hence the calm end."
-    loss = [Series(name, *_points(one, "loss"), colour=place) for place, (name, one) in enumerate(subjects.items())]
+    loss = [Series(name, *_points(subject, "loss"), colour=place) for place, (name, subject) in enumerate(subjects.items())]
     test = [
-        Series(name, *_points(one, "test_accuracy", 100), style="both", colour=place) for place, (name, one) in enumerate(subjects.items())
+        Series(name, *_points(subject, "test_accuracy", 100), style="both", colour=place)
+        for place, (name, subject) in enumerate(subjects.items())
     ]
-    parts: list[Any] = [text, Figure("loss", "Training loss", Axis("epoch", whole=True), Axis("loss", "nats", log=True), loss)]
+    parts: list[str | Figure] = [text, Figure("loss", "Training loss", Axis("epoch", whole=True), Axis("loss", "nats", log=True), loss)]
     if any(series.y for series in test):
         parts.append(Figure("test", "Test accuracy", Axis("epoch", whole=True), Axis("accuracy", "%"), test))
     return Page("Loss curves", parts)
 
 
 def _evaluations(subjects: Subjects) -> Page:
-    series = [
-        Series(f"{name}, block {block + 1}", [line["epoch"] for line in one.epochs], [line["nfe"][block] for line in one.epochs], **look)
-        for place, (name, one) in enumerate(_continuous(subjects).items())
-        for block, look in enumerate(_looks(place, len(one.epochs[-1]["nfe"])))
-    ]
-    change = "; ".join(f"{name} {sum(one.epochs[0]['nfe']):.1f} → {_cost(one):.1f}" for name, one in _continuous(subjects).items())
+    series = []
+    for place, (name, subject) in enumerate(_continuous(subjects).items()):
+        epochs = [line["epoch"] for line in subject.epochs]
+        for block, (style, dashed) in enumerate(_line_styles(len(subject.epochs[-1]["nfe"]))):
+            nfe = [line["nfe"][block] for line in subject.epochs]
+            series.append(Series(f"{name}, block {block + 1}", epochs, nfe, style=style, dashed=dashed, colour=place))
+    change = "; ".join(
+        f"{name} {sum(subject.epochs[0]['nfe']):.1f} → {_cost(subject):.1f}" for name, subject in _continuous(subjects).items()
+    )
     text = (
         "The solver chooses its steps by an error tolerance, so depth is not fixed but follows the dynamics that are learned. Evaluations "
         f"of f (NFE) in all blocks, from the first epoch to the last: {change}."
@@ -93,14 +99,14 @@ def _evaluations(subjects: Subjects) -> Page:
 
 
 def _scales(subjects: Subjects) -> Page:
-    found = {name: one for name, one in subjects.items() if one.epochs[-1]["sigma"]}
+    jets = {name: subject for name, subject in subjects.items() if subject.epochs[-1]["sigma"]}
     question = find_question("scales")
-    pages = {name: question.present(question.ask(one, question.Options())) for name, one in found.items()}
+    pages = {name: question.present(question.ask(subject, question.Options())) for name, subject in jets.items()}
     depth = overlaid(pages).every(Figure) if len(pages) > 1 else next(iter(pages.values())).every(Figure)
     layers = [
-        Series(short_name(layer), [line["epoch"] for line in one.epochs], [line["sigma"][layer] for line in one.epochs])
-        for one in found.values()
-        for layer in one.epochs[-1]["sigma"]
+        Series(short_name(layer), [line["epoch"] for line in subject.epochs], [line["sigma"][layer] for line in subject.epochs])
+        for subject in jets.values()
+        for layer in subject.epochs[-1]["sigma"]
     ]
     text = (
         "Each N-jet layer has learned its own scale σ, the width of its Gaussians in pixels of its own map; filters are sampled up to "
@@ -115,17 +121,19 @@ def _features(subjects: Subjects) -> Page:
         "Inside a continuous block every moment has a feature map: these are the states h(t) of block 1 for one test image, in the "
         "channels that change most on the way."
     )
-    parts: list[Any] = [text, _inputs(next(iter(subjects.values())))]
-    return Page("Feature maps through time", [*parts, *(_evolution(name, one) for name, one in _continuous(subjects).items())])
+    inputs = _inputs(next(iter(subjects.values())))
+    return Page(
+        "Feature maps through time", [text, inputs, *(_evolution(name, subject) for name, subject in _continuous(subjects).items())]
+    )
 
 
 def _masks(subjects: Subjects, masks: Mapping[str, Answer]) -> Page:
-    page = overlaid({name: found.page for name, found in masks.items()})
-    change = {name: (found.result.difference.mean[0], found.result.difference.mean[-1]) for name, found in masks.items()}
-    told = "; ".join(f"{name} {start:.2f} → {end:.2f}" for name, (start, end) in change.items())
+    page = overlaid({name: answer.page for name, answer in masks.items()})
+    change = {name: (answer.result.difference.mean[0], answer.result.difference.mean[-1]) for name, answer in masks.items()}
+    changes = "; ".join(f"{name} {start:.2f} → {end:.2f}" for name, (start, end) in change.items())
     text = (
         "A square in the middle of each test image is set to black. D compares the features of masked and intact images relative to their "
-        f"size: where it falls, the block fills in what is missing. In block 1, from start to end: {told}."
+        f"size: where it falls, the block fills in what is missing. In block 1, from start to end: {changes}."
     )
     accuracy, difference = page.every(Figure)[:2]
     curves = [series for series in difference.series if not series.dashed]
@@ -139,26 +147,26 @@ def _masks(subjects: Subjects, masks: Mapping[str, Answer]) -> Page:
 
 
 def _contrasts(subjects: Subjects, contrasts: Mapping[str, Answer]) -> Page:
-    page = overlaid({name: found.page for name, found in contrasts.items() if name in _continuous(subjects)})
+    page = overlaid({name: answer.page for name, answer in contrasts.items() if name in _continuous(subjects)})
     plain = [
-        Series(name, found.result.contrasts, 100 * np.array(found.result.curves[0].accuracy), colour=place)
-        for place, (name, found) in enumerate(contrasts.items())
+        Series(name, answer.result.contrasts, 100 * np.array(answer.result.curves[0].accuracy), colour=place)
+        for place, (name, answer) in enumerate(contrasts.items())
         if name not in _continuous(subjects)
     ]
-    told = "; ".join(f"{name} {_saving(found.result)}" for name, found in contrasts.items() if name in _continuous(subjects))
+    savings = "; ".join(f"{name} {_saving(answer.result)}" for name, answer in contrasts.items() if name in _continuous(subjects))
     text = (
         "All test images are made c times as bright. Dashed: the end time T of block 1 follows c, and nothing is trained again. At "
-        f"c = {DIM:g}, images alone → with T following: {told}."
+        f"c = {DIM:g}, images alone → with T following: {savings}."
     )
     accuracy, *others = page.every(Figure)
     accuracy = replace(accuracy, series=[*accuracy.series, *plain])
     return Page("Robustness to contrast", [text, accuracy, *others[:1]])
 
 
-def _saving(found: Any) -> str:
+def _saving(result: Contrast) -> str:
     """What following the contrast brings, at the contrast nearest to that of the example."""
-    at = int(np.abs(np.log(np.array(found.contrasts) / DIM)).argmin())
-    naive, scaled = (next(curve for curve in found.curves if curve.mode == mode) for mode in ("naive", "scaled"))
+    at = int(np.abs(np.log(np.array(result.contrasts) / DIM)).argmin())
+    naive, scaled = (next(curve for curve in result.curves if curve.mode == mode) for mode in ("naive", "scaled"))
     costs = f"{naive.nfe[at][0]:.1f} → {scaled.nfe[at][0]:.1f} evaluations of f in block 1"
     return f"{100 * naive.accuracy[at]:.1f}\u00a0% → {100 * scaled.accuracy[at]:.1f}\u00a0%, {costs}"
 
@@ -185,13 +193,13 @@ def _evolution(name: str, subject: Subject) -> Maps:
 
 
 def _continuous(subjects: Subjects) -> dict[str, Subject]:
-    return {name: one for name, one in subjects.items() if has_time(one.model.blocks[0])}
+    return {name: subject for name, subject in subjects.items() if isinstance(subject.model.blocks[0], ODEBlock)}
 
 
-def _looks(place: int, blocks: int) -> list[dict[str, Any]]:
-    """Colours tell networks apart, line styles their blocks."""
-    styles: list[dict[str, Any]] = [dict(style="line"), dict(style="line", dashed=True), dict(style="both")]
-    return [dict(colour=place, **styles[block % len(styles)]) for block in range(blocks)]
+def _line_styles(blocks: int) -> list[tuple[Literal["line", "both"], bool]]:
+    """Colours tell networks apart, lines (plain, dashed, with markers) their blocks."""
+    styles: list[tuple[Literal["line", "both"], bool]] = [("line", False), ("line", True), ("both", False)]
+    return [styles[block % len(styles)] for block in range(blocks)]
 
 
 def _points(subject: Subject, key: str, factor: float = 1.0) -> tuple[list[float], list[float]]:

@@ -4,33 +4,34 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from continua.analysis import Answer, Subject, answer, find_question, subject_of
 from continua.demo.page import demo_page
 from continua.errors import ConfigError
 from continua.models import model_entry, options_in_common
-from continua.report import cell_text, show_table, write_html
+from continua.report import Table, cell_text, show_table, write_html
 from continua.runs import Recipe, Run, chosen_device, identity, load_recipe, merged, resolve
 from continua.train import RunOptions, resume, train
 
+Plain = Mapping[str, object]
+
 # What each network has of its own; all else is the recipe's. Filters of pixels learn best at a lower rate than N-jets do.
-MODELS: dict[str, dict[str, Any]] = {
+MODELS: dict[str, Plain] = {
     "dcn_ode": {},
     "odenet": {"optimiser": {"lr": 0.004}},
     "resnet_blocks": {"optimiser": {"lr": 0.004}},
 }
-MASKS: dict[str, Any] = dict(sizes=(0, 2, 4, 6, 8), mask=6, trajectories=100, times=11)
-CONTRASTS: dict[str, Any] = dict(contrasts=7, low=1 / 16, high=4.0)  # powers of two
+MASKS: Plain = dict(sizes=(0, 2, 4, 6, 8), mask=6, trajectories=100, times=11)
+CONTRASTS: Plain = dict(contrasts=7, low=1 / 16, high=4.0)  # powers of two
 
 
 def demo(
     out: Path,
     *,
-    changes: Mapping[str, Any] | None = None,
+    changes: Plain | None = None,
     options: RunOptions | None = None,
-    masks: Mapping[str, Any] = MASKS,
-    contrasts: Mapping[str, Any] = CONTRASTS,
+    masks: Plain = MASKS,
+    contrasts: Plain = CONTRASTS,
 ) -> Path:
     """Train, analyse, and write report.html in `out`; what is finished there already is used, what was interrupted goes on.
 
@@ -47,7 +48,7 @@ def demo(
     modes = {name: ("naive", "scaled") if any(subject.epochs[-1]["nfe"]) else ("naive",) for name, subject in subjects.items()}
     dimmed = {name: _asked("contrast", subject, {**contrasts, "modes": modes[name]}) for name, subject in subjects.items()}
     page = demo_page(subjects, masked, dimmed)
-    _show(page.parts[-1])
+    _show(page.every(Table)[0])
     target = write_html(page, out / "report.html")
     print(f"made {target}: open it in a browser")
     print(f"look into these networks yourself: {_next_line(out)}")
@@ -61,7 +62,7 @@ def _next_line(out: Path) -> str:
     return f"continua explore {' '.join(shlex.quote(str(out / name)) for name in MODELS)}"
 
 
-def _recipe(name: str, changes: Mapping[str, Any], options: RunOptions) -> Recipe:
+def _recipe(name: str, changes: Plain, options: RunOptions) -> Recipe:
     shared = merged({}, changes)
     if common := options_in_common(name, shared.pop("model_options", {})):
         shared["model_options"] = common
@@ -85,11 +86,11 @@ def _trained(recipe: Recipe, folder: Path, options: RunOptions) -> Run:
     return resume(folder, options) if run.exists else train(recipe, folder, options)
 
 
-def _asked(name: str, subject: Subject, options: Mapping[str, Any]) -> Answer:
+def _asked(name: str, subject: Subject, options: Plain) -> Answer:
     question = find_question(name)
     return answer(question, [subject], replace(question.Options(), **options), pictures=())
 
 
-def _show(table: Any) -> None:
+def _show(table: Table) -> None:
     rows = [[cell_text(cell, head.digits) for cell, head in zip(row, table.heads, strict=True)] for row in table.rows]
     show_table(table.title, [head.text for head in table.heads], rows, text=(0,))

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
-from continua.data import to_rgb
+from continua.data import IMAGE_FORMATS, to_rgb
 from continua.errors import DataError
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ MAX_MEGABYTES = 10
 MAX_PIXELS = 40_000_000  # more than most cameras take; what is decoded is at most 120 MB
 SMALLEST = 8  # pixels a side: the networks' own images are no smaller
 LARGEST = 1024  # what is kept of larger images, a side
-FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM")  # decoders of pixels only: none of them starts a program
 
 
 class UploadError(DataError):
@@ -48,7 +47,7 @@ def read_upload(content: bytes, name: str) -> Picture:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our own limit is below Pillow's
-            with Image.open(BytesIO(content), formats=FORMATS) as opened:
+            with Image.open(BytesIO(content), formats=IMAGE_FORMATS) as opened:
                 _check_size(opened.size, name)
                 return _upright(opened, name)
     except (UploadError, MemoryError):
@@ -56,7 +55,7 @@ def read_upload(content: bytes, name: str) -> Picture:
     except Image.DecompressionBombError:
         raise UploadError(f"{name} has more than {MAX_PIXELS // 1_000_000} million pixels. Save it smaller, and try again.") from None
     except UnidentifiedImageError:
-        raise UploadError(f"{name} is not an image that can be read here; expected {', '.join(FORMATS)}.") from None
+        raise UploadError(f"{name} is not an image that can be read here; expected {', '.join(IMAGE_FORMATS)}.") from None
     except Exception as error:  # decoders raise whatever they like on damaged bytes
         raise UploadError(
             f"{name} begins like an image but is damaged ({error}). Open and save it again, or choose another file."
@@ -75,8 +74,8 @@ def fitted(picture: Picture, shape: tuple[int, int, int], *, inverted: bool = Fa
         image = _centre(image, width / height).resize((width, height), Image.Resampling.BILINEAR, reducing_gap=3.0)
     # Grey is taken last: of three equal channels it is exactly their value.
     pixels = np.asarray(image.convert("L") if channels == 1 else image)
-    found = torch.from_numpy(np.array(pixels)).reshape(height, width, channels).permute(2, 0, 1)[None].contiguous()
-    return 255 - found if inverted else found
+    fitting = torch.from_numpy(np.array(pixels)).reshape(height, width, channels).permute(2, 0, 1)[None].contiguous()
+    return 255 - fitting if inverted else fitting
 
 
 def from_data(image: UInt8[Tensor, "channels height width"], name: str, label: str | None) -> Picture:

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
 
 import torch
 from jaxtyping import Float32, UInt8
 from torch import Tensor
 
-from continua.data import CATALOGUE, Augmentation, DataSet, MemorySplit, load
+from continua.data import CATALOGUE, Augmentation, DataSet, ImageFolder, MemorySplit, Split, load
 from continua.errors import ConfigError, ContinuaError
 from continua.explore.image import Picture, from_data
 from continua.models import CONFIG_FILE, WEIGHTS_FILE, Network, from_pretrained, model_entry
@@ -23,7 +22,7 @@ SHOWN = 200  # images of a data set that can be picked
 class Explored:
     """A network ready to be looked into.
 
-    `shape` is that of its images; `preprocess` makes floats of their bytes; `pictures` are some to pick from, and `absent` says why they
+    `shape` is that of its images; `preprocess` makes floats of their bytes; `pictures` are there to pick from, and `absent` says why they
     are not of the network's own data where they are not. `key` is a digest of its weights.
     """
 
@@ -56,22 +55,24 @@ def open_run(folder: "str | Path", data_dir: Path | None = None) -> Explored:
         raise error if str(folder) in str(error) else ConfigError(f"{folder}: {error}") from error
     except (ValueError, KeyError, TypeError, AttributeError, OSError, RuntimeError) as error:  # files that are not what their names say
         raise ConfigError(f"{folder} has files that no training wrote ({type(error).__name__}: {error}); train it again") from error
-    found = sorted(path.name for path in folder.iterdir())
-    told = f"it holds {', '.join(found[:4])}{' …' if len(found) > 4 else ''}" if found else "it is empty"
-    raise ConfigError(f"{folder} is not a run: it has neither config.yaml nor {CONFIG_FILE}; {told}")
+    names = sorted(path.name for path in folder.iterdir())
+    contents = f"it holds {', '.join(names[:4])}{' …' if len(names) > 4 else ''}" if names else "it is empty"
+    raise ConfigError(f"{folder} is not a run: it has neither config.yaml nor {CONFIG_FILE}; {contents}")
 
 
 @torch.no_grad()
-def _tried(found: Explored) -> Explored:
+def _tried(network: Explored) -> Explored:
     """A network that has seen an image: one that cannot is refused here, and the first pass, which is always slow, is over."""
-    found.model(found.floats(torch.zeros(1, *found.shape, dtype=torch.uint8)))
-    return found
+    network.model(network.floats(torch.zeros(1, *network.shape, dtype=torch.uint8)))
+    return network
 
 
 def known_runs(runs: "str | Path | None" = None) -> list[Path]:
     """Folders of finished classifiers under the folder of all runs."""
-    found = RunIndex(runs).known.values()
-    return [run.folder for run in found if (run.best / WEIGHTS_FILE).is_file() and (run.best / CONFIG_FILE).is_file() and _classifies(run)]
+    finished = RunIndex(runs).known.values()
+    return [
+        run.folder for run in finished if (run.best / WEIGHTS_FILE).is_file() and (run.best / CONFIG_FILE).is_file() and _classifies(run)
+    ]
 
 
 def _classifies(run: Run) -> bool:
@@ -85,12 +86,12 @@ def _of_run(folder: Path, data_dir: Path | None) -> Explored:
     run = RunView(folder, device="cpu", data_dir=data_dir)
     if run.recipe.task != "classify":
         raise ConfigError(f"{folder} holds a decoder of images; the explorer looks into classifiers. Try the run it was trained from")
-    model = cast("Network", run.network)
+    model = run.network
     pictures, classes, shape, absent = _data_of(run, model)
-    told = [f"`{model.name}`, {_parameters(model):,} parameters", f"trained on {run.data}"]
+    about = [f"`{model.name}`, {_parameters(model):,} parameters", f"trained on {run.data}"]
     if run.result and run.result.get("test_accuracy") is not None:
-        told.append(f"test accuracy {run.result['test_accuracy']:.1%}")
-    return Explored(_shown_name(folder), run.weights, model, shape, classes, run.preprocess, pictures, " · ".join(told), absent)
+        about.append(f"test accuracy {run.result['test_accuracy']:.1%}")
+    return Explored(_shown_name(folder), run.weights, model, shape, classes, run.preprocess, pictures, " · ".join(about), absent)
 
 
 def _of_weights(folder: Path) -> Explored:
@@ -126,10 +127,12 @@ def _data_of(run: RunView, model: Network) -> tuple[tuple[Picture, ...], tuple[s
         return _stand_ins(), _numbered(model, shape), shape, absent
 
 
-def _pixels(split: Any) -> tuple[Tensor, Tensor]:
+def _pixels(split: Split) -> tuple[Tensor, Tensor]:
     """Bytes of all images of a small split."""
     if isinstance(split, MemorySplit):
         return split.images, split.labels
+    if not isinstance(split, ImageFolder):
+        raise ConfigError(f"pictures can be picked from memory or from a folder of images; this split is a {type(split).__name__}")
     return torch.stack([split.decode(index) for index in range(len(split))]), split.labels
 
 

@@ -1,6 +1,7 @@
 """Maps for the browser, as plain data for plotly: side by side, or one after the other under a slider of time that also plays."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,15 +18,15 @@ Plot = dict[str, Any]
 
 def chart(figure: Figure, height: int = 300) -> Plot:
     """Curves and bars, as in reports; points are drawn over lines."""
-    found = plotly_figure(figure)
-    found["layout"] |= {"height": height, "margin": {"l": 56, "r": 12, "t": 12, "b": 48}}
-    for trace in found["data"]:
+    plot = plotly_figure(figure)
+    plot["layout"] |= {"height": height, "margin": {"l": 56, "r": 12, "t": 12, "b": 48}}
+    for trace in plot["data"]:
         if "markers" in trace.get("mode", ""):
             trace["cliponaxis"] = False  # a point on the edge is a whole point
         if trace.get("name") in ("solver steps", "rejected steps"):  # ticks of the time axis
             refused = trace["name"] == "rejected steps"
             trace["marker"] |= {"symbol": "x-thin-open" if refused else "line-ns-open", "size": 12, "line": {"width": 2}}
-    return found
+    return plot
 
 
 def grid(maps: Maps, row: int = ROW) -> Plot:
@@ -149,7 +150,7 @@ def _layout(height: int) -> Plot:
     return {"height": height + 12, "margin": margin, "annotations": [], "paper_bgcolor": CLEAR, "plot_bgcolor": CLEAR, "showlegend": False}
 
 
-def _controls(names: Any, height: int) -> Plot:
+def _controls(names: Sequence[str], height: int) -> Plot:
     """A slider of moments and a button that plays them. Changes are drawn at once: half-way maps would be none of the network's."""
     still = {"mode": "immediate", "frame": {"duration": 0, "redraw": True}, "transition": {"duration": 0}}
     run = {"fromcurrent": False, "frame": {"duration": 120, "redraw": True}, "transition": {"duration": 0}}

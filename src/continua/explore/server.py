@@ -104,10 +104,10 @@ def free_port(host: str, asked: int | None) -> int:
         if not _is_free(host, asked):
             raise ConfigError(f"port {asked} of {host} cannot be listened on; is an explorer open already? Choose another --port")
         return asked
-    found = next((port for port in range(PORT, PORT + 100) if _is_free(host, port)), None)
-    if found is None:
+    free = next((port for port in range(PORT, PORT + 100) if _is_free(host, port)), None)
+    if free is None:
         raise ConfigError(f"no port from {PORT} to {PORT + 99} of {host} can be listened on; is that this machine's address?")
-    return found
+    return free
 
 
 def _is_free(host: str, port: int) -> bool:

@@ -1,8 +1,8 @@
-"""What a layer's filters are in space: kernels, the coefficients and the scale of N-jets, and a filter turned and widened by hand."""
+"""What a layer's filters are: kernels, the coefficients and the scale of N-jets, one of them turned and widened by hand; and kernels that
+move along depth, in coupled networks, in N-jets with σ(t), and under each part of the evolution by itself."""
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -10,13 +10,22 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from continua.analysis import LayerPath, short_name, synthetic, weights
+from continua.blocks import ODEBlock
 from continua.errors import ConfigError
-from continua.explore.weight import label
-from continua.filters import FilterConv2d, NJet, ScheduledNJet, jet_orders
+from continua.filters import Evolved, Filter, FilterConv2d, NJet, ScheduledNJet, jet_orders
+from continua.models import Network
 from continua.report import Axis, Figure, Maps, Series
 
 GRID = 41  # points a side at which the continuous filter is drawn
 REACH = 3.0  # in σ, how far it is drawn
+MOMENTS = 21  # of a kernel that moves
+
+
+def label(name: str) -> str:
+    """`blocks.0.field.convs.1` -> `block 1 conv 2`."""
+    first, separator, number = short_name(name).rpartition(" convs ")
+    return f"{first} conv {int(number) + 1}" if separator else number
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +33,7 @@ class Layer:
     """A convolution of the network; `kind` is "njet", "moving" (it changes with t) or "pixel"."""
 
     name: str
-    conv: Any
+    conv: FilterConv2d | nn.Conv2d
     kind: str
     interval: tuple[float, float] | None = None
 
@@ -49,27 +58,30 @@ class JetView:
     changed: NJet
 
 
-def layers(model: Any) -> list[Layer]:
+def layers(model: Network) -> list[Layer]:
     """Every convolution, from input to output."""
-    found = []
+    convolutions = []
     for name, module in model.named_modules():
         if isinstance(module, FilterConv2d):
             filter = module.filter
             kind = "moving" if filter.time_dependent else "njet" if isinstance(filter, NJet) else "pixel"
-            found.append(Layer(name, module, kind, _interval(model, name, filter) if filter.time_dependent else None))
+            convolutions.append(Layer(name, module, kind, _interval(model, name, filter) if filter.time_dependent else None))
         elif isinstance(module, nn.Conv2d):
-            found.append(Layer(name, module, "pixel"))
-    return found
+            convolutions.append(Layer(name, module, "pixel"))
+    return convolutions
 
 
-def _interval(model: Any, name: str, filter: Any) -> tuple[float, float]:
+def _interval(model: Network, name: str, filter: Filter) -> tuple[float, float]:
+    """The times a filter is used at: those of its block, else those it was made for."""
     parts = name.split(".")
-    block = model.blocks[int(parts[1])] if parts[0] == "blocks" else filter
-    return (float(block.t0), float(block.t1)) if hasattr(block, "t1") else filter.interval
+    block = model.blocks[int(parts[1])] if parts[0] == "blocks" else None
+    if isinstance(block, ODEBlock):
+        return float(block.t0), float(block.t1)
+    return filter.interval if isinstance(filter, ScheduledNJet | Evolved) else (0.0, 1.0)
 
 
 @torch.no_grad()
-def kernels(layer: Layer, t: float | None = None) -> Float[Tensor, "out in rows cols"]:
+def layer_kernels(layer: Layer, t: float | None = None) -> Float[Tensor, "out in rows cols"]:
     """All kernels of a layer, at t where they change with it; without the kernel that reads the time itself."""
     if isinstance(layer.conv, nn.Conv2d):
         return layer.conv.weight.detach()
@@ -117,7 +129,7 @@ def response(filter: NJet, image: Float[Tensor, "1 channels height width"]) -> n
 
 def kernel_maps(layer: Layer, output: int, source: int, t: float | None = None, rows: int = 4, columns: int = 8) -> Maps:
     """A window of the layer's kernels that begins at one pair of channels."""
-    weight = kernels(layer, t)
+    weight = layer_kernels(layer, t)
     first, start = min(output, max(0, layer.outputs - rows)), min(source, max(0, layer.inputs - columns))
     shown = weight[first : first + rows, start : start + columns].double().numpy()
     names = [f"to {first + k}" for k in range(shown.shape[0])], [f"from {start + k}" for k in range(shown.shape[1])]
@@ -134,7 +146,7 @@ def filter_maps(view: JetView) -> Maps:
     """The continuous filters, drawn finer than any pixel."""
     reach = REACH * max(float(view.learned.sigma), float(view.changed.sigma))
     at = torch.linspace(-reach, reach, GRID)
-    values = np.stack([one.sample(at, at)[0, 0].double().numpy() for one in (view.learned, view.changed)])
+    values = np.stack([filter.sample(at, at)[0, 0].double().numpy() for filter in (view.learned, view.changed)])
     columns = [f"learned, σ = {float(view.learned.sigma):.2f}", f"yours, σ = {float(view.changed.sigma):.2f}"]
     return Maps("filter", f"The filter F(x, y) over ±{reach:.1f} pixels", ["F"], columns, values[None], "F")
 
@@ -151,7 +163,48 @@ def coefficients(view: JetView) -> Figure:
     shown = sorted(range(len(orders)), key=lambda k: (sum(orders[k]), orders[k]))  # G, then its slopes, then its curvatures
     names = ["G" + ("_" + "x" * j + "y" * i if i + j else "") for i, j in (orders[k] for k in shown)]
     series = [
-        Series(name, names, one.alpha.detach().flatten().double().numpy()[shown], style="bars")
-        for name, one in (("learned", view.learned), ("yours", view.changed))
+        Series(name, names, filter.alpha.detach().flatten().double().numpy()[shown], style="bars")
+        for name, filter in (("learned", view.learned), ("yours", view.changed))
     ]
     return Figure("coefficients", "Coefficients α of the N-jet", Axis("Gaussian derivative"), Axis("α"), series)
+
+
+# --- kernels that move ------------------------------------------------------------------------------------------------
+
+
+def moving_layers(model: Network) -> list[str]:
+    """Names of the layers whose kernels change with t."""
+    return [name for name, module in model.named_modules() if isinstance(module, FilterConv2d) and module.filter.time_dependent]
+
+
+def layer_path(model: Network, name: str, channel: int, count: int) -> LayerPath:
+    """One layer along t: kernels from the first `count` input channels to one output channel, and the curves of the whole layer."""
+    paths = weights(model, times=MOMENTS, channel=channel, kernels=count, points=MOMENTS, layers=[name])
+    return next(layer for layer in paths.layers if layer.name == name)
+
+
+def moving_kernel_maps(layer: LayerPath) -> Maps:
+    """Kernels at each moment."""
+    rows = [f"from {place}" for place in range(len(layer.kernels))]
+    title = f"{label(layer.name)}: kernels to channel {layer.channel}"
+    return Maps("kernels", title, rows, [f"t = {t:.2f}" for t in layer.times], layer.kernels, "weight")
+
+
+def weight_curves(layer: LayerPath) -> tuple[Figure, Figure]:
+    """Norm and centre of mass of all the layer's weights."""
+    norm = np.asarray(layer.norm) / max(layer.norm[0], 1e-12)
+    first = Figure(
+        "norm", "Norm of the layer's weights", Axis("t"), Axis("norm, relative to t = 0"), [Series("norm", layer.curve_times, norm)]
+    )
+    ways = [
+        Series(axis, layer.curve_times, layer.centre[:, place], dashed=place == 1) for place, axis in enumerate(("down (y)", "right (x)"))
+    ]
+    return first, Figure("centre", "Centre of mass of w²", Axis("t"), Axis("distance from the middle", "pixels"), ways)
+
+
+def synthetic_maps() -> Maps:
+    """A unit Gaussian under diffusion, advection, reaction and all three (ANODEV2 Fig. 3)."""
+    rows = synthetic(25, MOMENTS)
+    columns = [f"t = {t:.2f}" for t in rows[0].times]
+    values = np.stack([row.images for row in rows])
+    return Maps("evolution", "A unit Gaussian under each part of the operator", [row.name for row in rows], columns, values, "weight")

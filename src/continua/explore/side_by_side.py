@@ -5,22 +5,22 @@ from typing import Literal
 
 import numpy as np
 
-from continua.explore.depth import Path, difference
-from continua.explore.perturb import Outcome
+from continua.explore.changes import Outcome
+from continua.explore.trajectory import Trajectory, difference
 from continua.report import Axis, Column, Figure, Series, Table
 
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One of the two: what it says of the image as it is and of the changed one, and the ways of both through a block."""
+    """One of the two: what it says of the image as it is and of the changed one, and the trajectories of both through a block."""
 
     name: str
     classes: tuple[str, ...]
     parameters: int
     plain: Outcome
     changed: Outcome
-    path: Path
-    changed_path: Path
+    trajectory: Trajectory
+    changed_trajectory: Trajectory
 
 
 def table(sides: list[Side], change: str) -> Table:
@@ -31,18 +31,18 @@ def table(sides: list[Side], change: str) -> Table:
         (
             side.name,
             side.parameters,
-            *_said(side.plain, side.classes),
+            *_prediction(side.plain, side.classes),
             sum(side.plain.nfe) if side.plain.nfe else None,
             1000 * side.plain.seconds,
-            *_said(side.changed, side.classes),
+            *_prediction(side.changed, side.classes),
         )
         for side in sides
     ]
     return Table("compare", "The same image", columns, rows)
 
 
-def _said(found: Outcome, classes: tuple[str, ...]) -> tuple[str, float | None]:
-    return (f"none: {found.problem}", None) if found.problem else (classes[found.best], 100 * float(found.probabilities.max()))
+def _prediction(outcome: Outcome, classes: tuple[str, ...]) -> tuple[str, float | None]:
+    return (f"none: {outcome.problem}", None) if outcome.problem else (classes[outcome.best], 100 * float(outcome.probabilities.max()))
 
 
 def probabilities(sides: list[Side], most: int = 10) -> Figure:
@@ -55,31 +55,32 @@ def probabilities(sides: list[Side], most: int = 10) -> Figure:
     likely = set(sorted(names, key=lambda name: -names[name])[:most])
     shown = [name for name in names if name in likely]
     series = [
-        Series(_told(sides, side), shown, [100 * _of(side, name) for name in shown], style="bars")
+        Series(_shown_name(sides, side), shown, [100 * _probability(side, name) for name in shown], style="bars")
         for side in sides
         if not side.plain.problem
     ]
     return Figure("probabilities", "Class probabilities", Axis("class"), Axis("probability", "%", limits=(0, 100)), series)
 
 
-def _of(side: Side, name: str) -> float:
+def _probability(side: Side, name: str) -> float:
     return float(side.plain.probabilities[side.classes.index(name)]) if name in side.classes else float("nan")
 
 
 def differences(sides: list[Side]) -> Figure:
     """D(t) of both, each over its own time as a share of the whole."""
-    series = [
-        Series(_told(sides, side), np.linspace(0, 1, len(side.path.times)), difference(side.path, side.changed_path), style=_style(side))
-        for side in sides
-    ]
+    series = []
+    for side in sides:
+        share = np.linspace(0, 1, len(side.trajectory.times))
+        apart = difference(side.trajectory, side.changed_trajectory)
+        series.append(Series(_shown_name(sides, side), share, apart, style=_style(side)))
     return Figure("difference", "D along the block", Axis("share of the block's time"), Axis("D, relative to h"), series)
 
 
-def _told(sides: list[Side], side: Side) -> str:
+def _shown_name(sides: list[Side], side: Side) -> str:
     """Its name; its place where both are called the same."""
-    same = len({one.name for one in sides}) < len(sides)
+    same = len({each.name for each in sides}) < len(sides)
     return f"{side.name} ({'left' if side is sides[0] else 'right'})" if same else side.name
 
 
 def _style(side: Side) -> Literal["line", "both"]:
-    return "line" if side.path.continuous else "both"
+    return "line" if side.trajectory.continuous else "both"

@@ -10,8 +10,9 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from continua.analysis import has_time
+from continua.blocks import ODEBlock
 from continua.errors import ConfigError, ContinuaError, SolverError
+from continua.models import Network
 from continua.ode import METHODS
 from continua.report import Axis, Column, Figure, Series, Table
 
@@ -64,15 +65,15 @@ def changed(
     height, width = images.shape[-2:]
     if not 0 <= change.mask <= min(height, width):
         raise ConfigError(f"a mask of {change.mask}×{change.mask} pixels does not fit images of {height}×{width}")
-    found = images.clone()
+    result = images.clone()
     top, left = (_start(share, size, change.mask) for share, size in ((change.y, height), (change.x, width)))
-    found[..., top : top + change.mask, left : left + change.mask] = torch.as_tensor(black).to(images)
+    result[..., top : top + change.mask, left : left + change.mask] = torch.as_tensor(black).to(images)
     if change.contrast != 1.0:
-        found = black + change.contrast * (found - black)
+        result = black + change.contrast * (result - black)
     if change.noise:
-        draws = torch.randn(found.shape, generator=torch.Generator().manual_seed(change.seed))
-        found = found + change.noise * unit * draws
-    return found.to(images)
+        draws = torch.randn(result.shape, generator=torch.Generator().manual_seed(change.seed))
+        result = result + change.noise * unit * draws
+    return result.to(images)
 
 
 def _start(share: float, size: int, mask: int) -> int:
@@ -80,9 +81,9 @@ def _start(share: float, size: int, mask: int) -> int:
     return min(max(int(share * size - mask / 2), 0), size - mask)
 
 
-def solved_by(model: Any, solver: Solver, **options: Any) -> Any:
+def solved_by(model: Network, solver: Solver, **options: Any) -> Network:
     """The network with this solver (its weights are shared, its statistics are its own); itself where it has no solver."""
-    if not any(has_time(block) for block in model.blocks):
+    if not any(isinstance(block, ODEBlock) for block in model.blocks):
         return model
     wanted: dict[str, Any] = dict(options)
     if solver.method is not None:
@@ -95,30 +96,30 @@ def solved_by(model: Any, solver: Solver, **options: Any) -> Any:
 
 
 @torch.no_grad()
-def outcome(model: Any, images: Tensor, *, solver: Solver | None = None, time_factor: float = 1.0) -> Outcome:
+def outcome(model: Network, images: Tensor, *, solver: Solver | None = None, time_factor: float = 1.0) -> Outcome:
     """One forward pass. `time_factor` stretches the time of block 1 (DCN §3.3: T · c)."""
     try:
         net = solved_by(model, solver or Solver())
         first = net.blocks[0]
-        t1 = {0: first.t0 + time_factor * (first.t1 - first.t0)} if time_factor != 1.0 and has_time(first) else None
+        t1 = {0: first.t0 + time_factor * (first.t1 - first.t0)} if time_factor != 1.0 and isinstance(first, ODEBlock) else None
         start = time.perf_counter()
         logits = net(images, t1=t1)
         seconds = time.perf_counter() - start
     except SolverError as error:
-        return _failed(model, "the solver gave up: " + str(error).split(". What to do")[0])
+        return _failed("the solver gave up: " + str(error).split(". What to do")[0])
     except ContinuaError as error:
-        return _failed(model, str(error))
+        return _failed(str(error))
     probabilities = functional.softmax(logits[0].double(), 0).numpy()
     stats = [block for block in net.stats if block is not None]
-    counts = [tuple(_count(getattr(one, name)) for one in stats) for name in ("nfe", "accepted", "rejected")]
+    counts = [tuple(_count(getattr(block, name)) for block in stats) for name in ("nfe", "accepted", "rejected")]
     return Outcome(probabilities, counts[0], counts[1], counts[2], seconds)
 
 
-def _failed(model: Any, problem: str) -> Outcome:
+def _failed(problem: str) -> Outcome:
     return Outcome(np.full(1, np.nan), (), (), (), float("nan"), problem)
 
 
-def _count(value: Any) -> int:
+def _count(value: "Tensor | float") -> int:
     return int(torch.as_tensor(value).sum())
 
 
@@ -127,7 +128,7 @@ class Trial:
     """A row of the table: what was changed, and what came of it."""
 
     what: str
-    found: Outcome
+    outcome: Outcome
 
 
 def trials(change: Change, solver: Solver, scaled: bool) -> list[tuple[str, Change, Solver, bool]]:
@@ -157,29 +158,29 @@ def _described(solver: Solver) -> str:
 
 def table(rows: list[Trial], classes: tuple[str, ...]) -> Table:
     """What each change does to the prediction, to the evaluations of f and to the time."""
-    reference = rows[0].found
+    reference = rows[0].outcome
     columns = ["change", "prediction", Column("probability", "%", 1), Column(f"of {classes[reference.best]}", "%", 1)]
     columns += ["NFE by block", "NFE", "rejected steps", Column("time", "ms", 1)]
     cells = []
     for row in rows:
-        one = row.found
-        if one.problem:
-            cells.append((row.what, f"none: {one.problem}", None, None, "", None, None, None))
+        result = row.outcome
+        if result.problem:
+            cells.append((row.what, f"none: {result.problem}", None, None, "", None, None, None))
             continue
-        share = 100 * float(one.probabilities[reference.best])
-        each = " + ".join(map(str, one.nfe)) or "no solver"
-        total = sum(one.nfe) if one.nfe else None
-        told = (row.what, classes[one.best], 100 * float(one.probabilities.max()), share, each, total)
-        cells.append((*told, sum(one.rejected) if one.nfe else None, 1000 * one.seconds))
+        share = 100 * float(result.probabilities[reference.best])
+        each = " + ".join(map(str, result.nfe)) or "no solver"
+        total, rejected = (sum(result.nfe), sum(result.rejected)) if result.nfe else (None, None)
+        best = 100 * float(result.probabilities.max())
+        cells.append((row.what, classes[result.best], best, share, each, total, rejected, 1000 * result.seconds))
     caption = "NFE: evaluations of f in one forward pass of this image. Time: of that pass, measured once, on this machine."
     return Table("changes", "What each change does", columns, cells, caption)
 
 
 def probabilities(rows: list[Trial], classes: tuple[str, ...], most: int = 10) -> Figure:
     """Bars of the likeliest classes: as it is, and with everything changed."""
-    shown = [row for row in (rows[0], rows[-1]) if not row.found.problem]
+    shown = [row for row in (rows[0], rows[-1]) if not row.outcome.problem]
     shown = shown[:1] if len(rows) == 1 else shown
-    top = sorted(np.argsort(-np.max([row.found.probabilities for row in shown], 0))[:most].tolist()) if shown else []
+    top = sorted(np.argsort(-np.max([row.outcome.probabilities for row in shown], 0))[:most].tolist()) if shown else []
     names = [classes[place] for place in top]
-    series = [Series(row.what, names, 100 * row.found.probabilities[top], style="bars") for row in shown]
+    series = [Series(row.what, names, 100 * row.outcome.probabilities[top], style="bars") for row in shown]
     return Figure("probabilities", "Class probabilities", Axis("class"), Axis("probability", "%", limits=(0, 100)), series)

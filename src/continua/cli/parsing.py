@@ -1,12 +1,27 @@
-"""The words of a command, each refused by us where it is wrong: what was given, what was expected, what to do next."""
+"""What a command is, and its words, each refused by us where it is wrong: what was given, what was expected, what to do next."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_origin
 
-from jsonargparse import ArgumentParser
+from jsonargparse import ArgumentParser, Namespace
 
 from continua.errors import ConfigError, ContinuaError, unknown_name
 from continua.options import typed_value
+
+Words = list[str]
+
+
+def spellings(name: str) -> list[str]:
+    """The spellings of an option, with underscores and with dashes: `--data-dir` and `--data_dir` are the same."""
+    dashed = name.replace("_", "-")
+    return [f"--{name}"] if dashed == name else [f"--{name}", f"--{dashed}"]
+
+
+def underscored(word: str) -> str:
+    """A word of the command line with the dashes of an option's name as underscores."""
+    name, equals, value = word.partition("=")
+    return name[:2] + name[2:].replace("-", "_") + equals + value if word.startswith("--") else word
 
 
 class WrongValue(ContinuaError):
@@ -30,20 +45,20 @@ class Value:
         return self.hint.__name__ if isinstance(self.hint, type) and not hasattr(self.hint, "__args__") else str(self.hint)
 
 
-class Command(ArgumentParser):
+class Parser(ArgumentParser):
     """`continua` or one of its commands. It knows which options and words it takes, and checks their values itself."""
 
     def __init__(self, description: str) -> None:
         self.takes_value: dict[str, bool] = {}
         self.words: list[tuple[str, str | None]] = []  # what they are called, and how many of them, as argparse's nargs says it
-        self.commands: Mapping[str, Command] = {}
+        self.commands: Mapping[str, Parser] = {}
         super().__init__(prog="continua", description=description, exit_on_error=False, print_config=None)
         self.add_argument("--debug", action="store_true", help="show the traceback of an error")
 
     def add_argument(self, *names: str, **how: Any) -> Any:
         """An option or a word, as argparse has it; `type` is an annotation."""
         # jsonargparse gives this method to groups of options too, whose `parser` is the command.
-        command: Command = getattr(self, "parser", self)
+        command: Parser = getattr(self, "parser", self)
         return super().add_argument(*names, **command.noted(names, how))
 
     def noted(self, names: Sequence[str], how: dict[str, Any]) -> dict[str, Any]:
@@ -104,3 +119,23 @@ class Command(ArgumentParser):
             known = [known for known in self.takes_value if known.startswith("--")]
             raise unknown_name("option", option, known, see=f"{name} --help shows all")
         return self.takes_value[option]
+
+
+def _no_arguments(parser: Parser, words: Words) -> None:
+    """A command without options of its own."""
+
+
+def _as_typed(words: Words) -> Words:
+    return words
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command: a sentence for its help, what it takes, what it does. One with `subcommands` does nothing itself."""
+
+    description: str
+    run: Callable[[Namespace], None] | None = None
+    # The words that follow the command are known: `analyse` adds the options of the analysis they name.
+    add_arguments: Callable[[Parser, Words], None] = _no_arguments
+    rewrite: Callable[[Words], Words] = _as_typed  # words as the parser wants them
+    subcommands: Mapping[str, tuple[str, "Command"]] = field(default_factory=dict)  # by name: a few words for the list, the command

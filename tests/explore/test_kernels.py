@@ -6,7 +6,7 @@ import torch
 
 from continua import ConfigError, create_model
 from continua.analysis import scales, weights
-from continua.explore import space, weight
+from continua.explore import kernels
 from continua.filters.basis import jet_orders
 from continua.models import Network, options_in_common
 
@@ -19,10 +19,10 @@ def network(name: str, **options) -> Network:
 
 @pytest.mark.parametrize(("name", "t"), [("dcn_ode", None), ("dcn_sigma_ji", None), ("dcn_full", None), ("dcn_sigma_alpha_t", 1.3)])
 def test_a_single_kernel_is_that_of_its_layer(name: str, t: float | None) -> None:
-    for layer in space.layers(network(name)):
-        found = space.jet(layer, 2, 0, t)
+    for layer in kernels.layers(network(name)):
+        found = kernels.jet(layer, 2, 0, t)
         if found is not None:
-            single, whole = found.kernel(found.state()).weight()[0, 0], space.kernels(layer, t)[2, 0]
+            single, whole = found.kernel(found.state()).weight()[0, 0], kernels.layer_kernels(layer, t)[2, 0]
             cut = [(a - b) // 2 for a, b in zip(single.shape, whole.shape, strict=True)]  # kernels of pairs have a fixed size
             inner = torch.nn.functional.pad(single, [-cut[1], -cut[1], -cut[0], -cut[0]])
             if name == "dcn_sigma_ji":
@@ -32,13 +32,13 @@ def test_a_single_kernel_is_that_of_its_layer(name: str, t: float | None) -> Non
 
 
 def test_the_kernel_of_the_time_channel_is_left_out() -> None:
-    layer = next(layer for layer in space.layers(network("dcn_ode")) if layer.name == "blocks.0.field.conv1")
-    assert space.kernels(layer).shape[:2] == (4, 4)
+    layer = next(layer for layer in kernels.layers(network("dcn_ode")) if layer.name == "blocks.0.field.conv1")
+    assert kernels.layer_kernels(layer).shape[:2] == (4, 4)
     assert layer.conv.filter.in_channels == 5
 
 
 def test_every_convolution_is_listed_from_input_to_output() -> None:
-    assert [(layer.label, layer.kind) for layer in space.layers(network("dcn_ode"))] == [
+    assert [(layer.label, layer.kind) for layer in kernels.layers(network("dcn_ode"))] == [
         ("stem", "pixel"),
         ("block 1 conv1", "njet"),
         ("block 1 conv2", "njet"),
@@ -46,85 +46,85 @@ def test_every_convolution_is_listed_from_input_to_output() -> None:
         ("block 2 conv2", "njet"),
         ("transition 1 conv", "pixel"),
     ]
-    kinds = [layer.kind for layer in space.layers(network("resnet4_anodev2_c1"))]
+    kinds = [layer.kind for layer in kernels.layers(network("resnet4_anodev2_c1"))]
     assert kinds == ["pixel", "moving", "moving"]
 
 
 def test_a_filter_turned_by_a_quarter_is_the_picture_turned_by_a_quarter() -> None:
-    learned = space.jet(space.layers(network("dcn_ode"))[1], 0, 1)
+    learned = kernels.jet(kernels.layers(network("dcn_ode"))[1], 0, 1)
     assert learned is not None
-    view = space.turned(learned, float(learned.sigma), 90)
-    first, second = space.filter_maps(view).values[0]
+    view = kernels.turned(learned, float(learned.sigma), 90)
+    first, second = kernels.filter_maps(view).values[0]
     assert np.allclose(second, np.rot90(first, -1), atol=1e-6)  # from x towards y, which points down
     assert not np.allclose(second, first, atol=1e-3)
 
 
 def test_a_filter_widened_has_its_own_scale() -> None:
-    learned = space.jet(space.layers(network("dcn_ode"))[1], 0, 1)
+    learned = kernels.jet(kernels.layers(network("dcn_ode"))[1], 0, 1)
     assert learned is not None
-    view = space.turned(learned, 2.5, 0)
+    view = kernels.turned(learned, 2.5, 0)
     assert float(view.changed.sigma) == pytest.approx(2.5)
     assert torch.allclose(view.changed.alpha, view.learned.alpha)
-    assert [series.name for series in space.coefficients(view).series] == ["learned", "yours"]
+    assert [series.name for series in kernels.coefficients(view).series] == ["learned", "yours"]
 
 
 def test_coefficients_are_shown_by_rising_order_each_with_its_own() -> None:
-    learned = space.jet(space.layers(network("dcn_ode"))[1], 0, 1)
+    learned = kernels.jet(kernels.layers(network("dcn_ode"))[1], 0, 1)
     assert learned is not None
-    shown = space.coefficients(space.turned(learned, float(learned.sigma), 0)).series[0]
+    shown = kernels.coefficients(kernels.turned(learned, float(learned.sigma), 0)).series[0]
     assert list(shown.x) == ["G", "G_x", "G_y", "G_xx", "G_xy", "G_yy"]
     alpha = dict(zip(jet_orders(2), learned.alpha.flatten().tolist(), strict=True))  # by (derivatives along y, along x)
     assert list(shown.y) == pytest.approx([alpha[order] for order in ((0, 0), (0, 1), (1, 0), (0, 2), (1, 1), (2, 0))])
 
 
 def test_a_response_is_the_convolution_of_the_grey_image() -> None:
-    learned = space.jet(space.layers(network("dcn_ode"))[1], 1, 2)
+    learned = kernels.jet(kernels.layers(network("dcn_ode"))[1], 1, 2)
     assert learned is not None
     point = torch.zeros(1, 3, 21, 21)
     point[..., 10, 10] = 1.0
     kernel = learned.kernel(learned.state()).weight()[0, 0]
     half = kernel.shape[-1] // 2
-    answer = space.response(learned, point)
+    answer = kernels.response(learned, point)
     assert answer.shape == (21, 21)
     assert np.allclose(answer[10 - half : 11 + half, 10 - half : 11 + half], kernel.flip(0, 1).numpy(), atol=1e-6)  # a layer correlates
 
 
 def test_pixels_have_no_jet_and_wrong_channels_are_refused() -> None:
-    layers = space.layers(network("dcn_ode"))
-    assert space.jet(layers[0], 0, 0) is None
+    layers = kernels.layers(network("dcn_ode"))
+    assert kernels.jet(layers[0], 0, 0) is None
     with pytest.raises(ConfigError, match="got 9 → 0"):
-        space.jet(layers[1], 0, 9)
+        kernels.jet(layers[1], 0, 9)
 
 
 def test_maps_of_kernels_show_a_window_that_begins_at_the_pair() -> None:
-    layer = space.layers(network("dcn_ode"))[3]
-    shown = space.kernel_maps(layer, 1, 2, rows=2, columns=3)
+    layer = kernels.layers(network("dcn_ode"))[3]
+    shown = kernels.kernel_maps(layer, 1, 2, rows=2, columns=3)
     assert shown.rows == ("to 1", "to 2")
     assert shown.columns == ("from 2", "from 3", "from 4")
-    assert np.allclose(shown.values[1, 2], space.kernels(layer)[2, 4].numpy())
-    assert space.kernel_maps(space.layers(network("dcn_ode"))[0], 0, 0).rows == ("from 0",)
+    assert np.allclose(shown.values[1, 2], kernels.layer_kernels(layer)[2, 4].numpy())
+    assert kernels.kernel_maps(kernels.layers(network("dcn_ode"))[0], 0, 0).rows == ("from 0",)
 
 
 def test_only_networks_whose_kernels_move_have_moving_layers() -> None:
-    assert weight.moving(network("dcn_ode")) == []
-    assert len(weight.moving(network("resnet4_anodev2_c1"))) == 2
-    assert len(weight.moving(network("dcn_sigma_t"))) == 4
+    assert kernels.moving_layers(network("dcn_ode")) == []
+    assert len(kernels.moving_layers(network("resnet4_anodev2_c1"))) == 2
+    assert len(kernels.moving_layers(network("dcn_sigma_t"))) == 4
 
 
 def test_kernels_along_t_are_those_of_the_analysis() -> None:
     net = network("resnet4_anodev2_c1")
-    name = weight.moving(net)[1]
-    found = weight.layer_path(net, name, 3, 2)
+    name = kernels.moving_layers(net)[1]
+    found = kernels.layer_path(net, name, 3, 2)
     expected = weights(net, times=2, channel=3, kernels=2, points=2).layers[1]
     assert np.allclose(found.kernels[:, [0, -1]], expected.kernels)
-    maps = weight.kernel_maps(found)
+    maps = kernels.moving_kernel_maps(found)
     assert maps.title.startswith("block 1 conv 2")
-    assert len(maps.columns) == weight.MOMENTS
-    assert weight.curves(found)[0].series[0].y[0] == 1.0
+    assert len(maps.columns) == kernels.MOMENTS
+    assert kernels.weight_curves(found)[0].series[0].y[0] == 1.0
 
 
 def test_the_evolutions_of_a_gaussian_start_alike() -> None:
-    maps = weight.synthetic_maps()
+    maps = kernels.synthetic_maps()
     assert maps.rows == ("diffusion", "advection", "reaction", "all three")
     assert np.allclose(maps.values[:, 0], maps.values[0, 0])
 

@@ -7,7 +7,7 @@ stopped goes on where it was.
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,22 +52,16 @@ def demos(cache: Path | None = None, changes: Mapping[str, Any] | None = None) -
         "demo: DCN-ODE": ("continuous in space and depth (the network of `continua demo`, trained for 6 epochs instead of 10)", _short()),
         "demo: ANODEV2": ("its kernels evolve with depth, by reaction, diffusion and advection", coupled),
     }
-    found = []
+    networks = []
     for name, (text, recipe) in made.items():
-        recipe = resolve(recipe if not changes else _changed(recipe, changes), "cpu")
+        recipe = resolve(replace(recipe, **(changes or {})), "cpu")
         # Named by its recipe: another version of this file does not take an old network for the new one.
-        found.append(Demo(name, text, recipe, (cache or cache_folder()) / f"{recipe.model}-{identity(recipe)[:8]}"))
-    return found
+        networks.append(Demo(name, text, recipe, (cache or cache_folder()) / f"{recipe.model}-{identity(recipe)[:8]}"))
+    return networks
 
 
 def _short() -> Recipe:
     return load_recipe("demo", {"epochs": 6, "test_every": 0})
-
-
-def _changed(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
-    from dataclasses import replace
-
-    return replace(recipe, **changes)
 
 
 class Training:
@@ -107,10 +101,10 @@ class Training:
         if self.demo.ready:
             return True
         if self._process is not None and self._process.poll() is not None:
-            told = self._log.read_text("utf-8", errors="replace").strip().splitlines()
+            log = self._log.read_text("utf-8", errors="replace").strip().splitlines()
             self._process = None
             if not self.demo.ready:
-                raise ConfigError(f"the demo network could not be trained: {told[-1] if told else 'its process ended'} (see {self._log})")
+                raise ConfigError(f"the demo network could not be trained: {log[-1] if log else 'its process ended'} (see {self._log})")
             return True
         return False
 

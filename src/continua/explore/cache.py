@@ -26,13 +26,13 @@ class Answers:
             if question in self._known:
                 self._known.move_to_end(question)
                 return self._known[question]
-        found = make()
+        answer = make()
         with self._lock:
-            self._bytes += size_of(found) - size_of(self._known.get(question))
-            self._known[question] = found
+            self._bytes += size_of(answer) - size_of(self._known.get(question))
+            self._known[question] = answer
             while len(self._known) > self.most or (self._bytes > self.most_bytes and len(self._known) > 1):
                 self._bytes -= size_of(self._known.popitem(last=False)[1])
-        return found
+        return answer
 
 
 def size_of(answer: Any) -> int:

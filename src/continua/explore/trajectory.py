@@ -1,16 +1,20 @@
 """Inside a block: the state h(t) as it moves, what the network would say at each t, and the steps the solver took."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from continua.analysis import has_time, states
+from continua.analysis import states
+from continua.blocks import ODEBlock
 from continua.errors import ConfigError
-from continua.explore.perturb import Solver, solved_by
+from continua.explore.changes import Solver, solved_by
+from continua.filters import Filter
+from continua.models import Network
+from continua.ode import StepLog
 from continua.report import Axis, Figure, Maps, Series
 
 MOMENTS = 21
@@ -27,7 +31,7 @@ class StepList:
 
 
 @dataclass(frozen=True, eq=False)
-class Path:
+class Trajectory:
     """One image's way through a block: `states` (time, channel, height, width) at `times`.
 
     `steps` and `nfe` are None for a block without a solver, whose `times` are the places 0, 1, … of its states.
@@ -50,37 +54,37 @@ class Path:
 
 
 @torch.no_grad()
-def path(model: Any, image: Tensor, block: int, moments: int = MOMENTS) -> Path:
+def follow(model: Network, image: Tensor, block: int, moments: int = MOMENTS) -> Trajectory:
     """Follow one image through a block."""
     if len(image) != 1:
         raise ConfigError(f"one image is followed at a time; got {len(image)}")
     net = recording(model)
-    found, times = states(net, image, block, moments)
+    h, times = states(net, image, block, moments)
     stats = net.stats[block]
     steps = None if stats is None or stats.steps is None else _step_list(stats.steps)
     nfe = None if stats is None else int(torch.as_tensor(stats.nfe).sum())
-    return Path(block, tuple(times), found[:, 0].float().numpy(), nfe, steps)
+    return Trajectory(block, tuple(times), h[:, 0].float().numpy(), nfe, steps)
 
 
 @torch.no_grad()
-def probabilities(model: Any, image: Tensor, found: Path) -> np.ndarray:
-    """Class probabilities (time, class) if the block ended at each of the path's times: h(t) goes on as its output."""
-    logits = continued(recording(model), image, torch.from_numpy(found.states).to(image), found.block)
+def probabilities_on_the_way(model: Network, image: Tensor, trajectory: Trajectory) -> np.ndarray:
+    """Class probabilities (time, class) if the block ended at each of the trajectory's times: h(t) goes on as its output."""
+    logits = continued(recording(model), image, torch.from_numpy(trajectory.states).to(image), trajectory.block)
     return functional.softmax(logits.double(), 1).numpy()
 
 
-def recording(model: Any) -> Any:
+def recording(model: Network) -> Network:
     """The same network with statistics of its own that keep every step. Where that is cheap, images of a batch do not share their steps."""
-    solvers = [block.solver for block in model.blocks if has_time(block)]
+    solvers = [block.solver for block in model.blocks if isinstance(block, ODEBlock)]
     adaptive = [solver for solver in solvers if solver.steps is None and solver.tableau.explicit]
     # A filter that moves would be realised for each image at each of its own times.
-    still = not any(getattr(module, "time_dependent", False) for module in model.modules())
+    still = not any(isinstance(module, Filter) and module.time_dependent for module in model.modules())
     alone = dict(control=adaptive[0].control.replace(per="sample"), gradient="checkpoint") if adaptive and still else {}
     return solved_by(model, Solver(), record_steps=True, **alone)
 
 
 @torch.no_grad()
-def continued(model: Any, image: Tensor, h: Tensor, block: int) -> Tensor:
+def continued(model: Network, image: Tensor, h: Tensor, block: int) -> Tensor:
     """Logits when the outputs of `block` are the states h (batch, …) of this one image."""
     reached = [state.expand(len(h), *state.shape[1:]) for state in model.forward_scales(image)[:block]] if model.multiscale else []
     reached.append(h)
@@ -90,13 +94,13 @@ def continued(model: Any, image: Tensor, h: Tensor, block: int) -> Tensor:
     return model.forward_head(reached if model.multiscale else h)
 
 
-def difference(intact: Path, other: Path) -> np.ndarray:
+def difference(intact: Trajectory, other: Trajectory) -> np.ndarray:
     """D(t) = Σ|h_intact − h_other| / Σ|h_intact| over all features of the block (DCN §3.2)."""
     apart = np.abs(intact.states - other.states).sum((1, 2, 3), dtype=np.float64)
     return apart / np.abs(intact.states).sum((1, 2, 3), dtype=np.float64)
 
 
-def _step_list(log: Any) -> StepList:
+def _step_list(log: StepLog) -> StepList:
     t, h, error, accepted = (torch.as_tensor(part).cpu().tolist() for part in (log.t, log.h, log.error, log.accepted))
     return StepList(tuple(t), tuple(h), tuple(error), tuple(bool(yes) for yes in accepted))
 
@@ -104,34 +108,34 @@ def _step_list(log: Any) -> StepList:
 # --- what is shown ----------------------------------------------------------------------------------------------------
 
 
-def maps(found: Path, channels: list[int], values: np.ndarray | None = None, title: str = "h(t)") -> Maps:
-    """Maps of some channels at every moment; `values` in place of the states where something else is shown, such as a difference."""
-    shown = (found.states if values is None else values)[:, channels].transpose(1, 0, 2, 3)
-    rows, columns = [f"channel {channel}" for channel in channels], [_moment(found, t) for t in found.times]
-    return Maps(f"states-block{found.block + 1}", f"{title} in block {found.block + 1}", rows, columns, shown, "h (no unit)")
+def maps(trajectory: Trajectory, channels: list[int], values: np.ndarray | None = None, title: str = "h(t)") -> Maps:
+    """Maps of the chosen channels at every moment; `values` in place of the states where something else is shown, such as a difference."""
+    shown = (trajectory.states if values is None else values)[:, channels].transpose(1, 0, 2, 3)
+    rows, columns = [f"channel {channel}" for channel in channels], [_moment(trajectory, t) for t in trajectory.times]
+    return Maps(f"states-block{trajectory.block + 1}", f"{title} in block {trajectory.block + 1}", rows, columns, shown, "h (no unit)")
 
 
-def probability_curves(found: Path, chances: np.ndarray, classes: tuple[str, ...], most: int = 5) -> Figure:
+def probability_curves(trajectory: Trajectory, chances: np.ndarray, classes: tuple[str, ...], most: int = 5) -> Figure:
     """p(t) of the classes that are ever likeliest, with the solver's steps on the axis."""
     top = sorted(np.argsort(-chances.max(0), kind="stable")[:most].tolist())
-    series = [Series(classes[place], found.times, 100 * chances[:, place], style=_style(found)) for place in top]
+    series = [Series(classes[place], trajectory.times, 100 * chances[:, place], style=_style(trajectory)) for place in top]
     limits = (-4.0, 104.0)
     title = "Class probabilities if the block ended at t"
-    return Figure("probabilities", title, _time(found), Axis("probability", "%", limits=limits), [*series, *_ticks(found, -4.0)])
+    return Figure("probabilities", title, _time(trajectory), Axis("probability", "%", limits=limits), [*series, *_ticks(trajectory, -4.0)])
 
 
-def difference_curve(found: Path, apart: dict[str, np.ndarray]) -> Figure:
+def difference_curve(trajectory: Trajectory, apart: dict[str, np.ndarray]) -> Figure:
     """D(t) for one or several changed images, with the solver's steps on the axis."""
-    series = [Series(name, found.times, values, style=_style(found)) for name, values in apart.items()]
-    title = f"D(t) in block {found.block + 1}"
-    return Figure("difference", title, _time(found), Axis("D, relative to h"), [*series, *_ticks(found, 0.0)])
+    series = [Series(name, trajectory.times, values, style=_style(trajectory)) for name, values in apart.items()]
+    title = f"D(t) in block {trajectory.block + 1}"
+    return Figure("difference", title, _time(trajectory), Axis("D, relative to h"), [*series, *_ticks(trajectory, 0.0)])
 
 
-def step_sizes(found: Path) -> Figure:
+def step_sizes(trajectory: Trajectory) -> Figure:
     """Every step: where it began and how long it was; rejected ones apart."""
-    steps = found.steps
+    steps = trajectory.steps
     if steps is None:
-        raise ConfigError(f"block {found.block + 1} has no solver, so no steps")
+        raise ConfigError(f"block {trajectory.block + 1} has no solver, so no steps")
     groups = {"accepted": True, "rejected": False}
     series = []
     for place, (name, wanted) in enumerate(groups.items()):
@@ -139,27 +143,31 @@ def step_sizes(found: Path) -> Figure:
         if chosen or wanted:
             points = [steps.t[k] for k in chosen], [steps.size[k] for k in chosen]
             series.append(Series(f"{name}: {len(chosen)}", *points, style="both" if wanted else "points", colour=place))
-    title = f"Steps of the solver: {found.nfe} evaluations of f"
-    limits = (found.times[0], found.times[-1])
+    title = f"Steps of the solver: {trajectory.nfe} evaluations of f"
+    limits = (trajectory.times[0], trajectory.times[-1])
     return Figure("steps", title, Axis("t at which a step begins", limits=limits), Axis("size of the step"), series)
 
 
-def _ticks(found: Path, level: float) -> list[Series]:
-    if found.steps is None:
+def _ticks(trajectory: Trajectory, level: float) -> list[Series]:
+    if trajectory.steps is None:
         return []
-    begun = [t for t, accepted in zip(found.steps.t, found.steps.accepted, strict=True) if accepted]
-    refused = [t for t, accepted in zip(found.steps.t, found.steps.accepted, strict=True) if not accepted]
+    begun = [t for t, accepted in zip(trajectory.steps.t, trajectory.steps.accepted, strict=True) if accepted]
+    refused = [t for t, accepted in zip(trajectory.steps.t, trajectory.steps.accepted, strict=True) if not accepted]
     made = [Series("solver steps", begun, [level] * len(begun), style="points", colour=6)]
     return made + ([Series("rejected steps", refused, [level] * len(refused), style="points", colour=1)] if refused else [])
 
 
-def _time(found: Path) -> Axis:
-    return Axis("t") if found.continuous else Axis("state of the block, from its input", whole=True)
+def _time(trajectory: Trajectory) -> Axis:
+    return Axis("t") if trajectory.continuous else Axis("state of the block, from its input", whole=True)
 
 
-def _style(found: Path) -> Any:
-    return "line" if found.continuous else "both"
+def _style(trajectory: Trajectory) -> Literal["line", "both"]:
+    return "line" if trajectory.continuous else "both"
 
 
-def _moment(found: Path, t: float) -> str:
-    return f"t = {t:.2f}" if found.continuous else ("input" if t == 0 else f"after step {t:.0f}" if len(found.times) > 2 else "output")
+def _moment(trajectory: Trajectory, t: float) -> str:
+    return (
+        f"t = {t:.2f}"
+        if trajectory.continuous
+        else ("input" if t == 0 else f"after step {t:.0f}" if len(trajectory.times) > 2 else "output")
+    )

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from continua.data.random import Draws, Stream, permutation
+from continua.data.draws import Draws, Stream, permutation
 
 N = 20_000
 WORD = 2**64
@@ -40,7 +40,7 @@ def test_tensor_hash_equals_the_same_hash_in_unbounded_integers(device):
 
 def test_reference_mixer_is_splitmix64():
     """The first outputs that are published for seed 1234567."""
-    from continua.data.random import _GOLDEN, _mix, _signed
+    from continua.data.draws import _GOLDEN, _mix, _signed
 
     outputs = [_mix(_signed(1234567 + k * _GOLDEN)) % WORD for k in (1, 2, 3)]
     assert outputs == [6457827717110365317, 3203168211198807973, 9817491932198370423]

@@ -1,15 +1,20 @@
 """How a panel shows its parts: a sentence, charts, maps and tables, each with its numbers and its picture to take away."""
 
-from collections.abc import Callable
+import csv
+import io
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import streamlit as st
 
 from continua.errors import ContinuaError
-from continua.explore import download
 from continua.explore.plot import Plot, chart, grid
-from continua.report import Figure, Maps, Table, cell_text
+from continua.report import Figure, Maps, Table, cell_text, draw_figure, write_csv
 
+SIDE = 160  # pixels of an image on the page
 QUIET = {"displayModeBar": False, "responsive": True}
 
 
@@ -44,11 +49,17 @@ def _table(shown: Table, key: str) -> None:
     _buttons(shown, key)
 
 
+def enlarged(values: np.ndarray) -> np.ndarray:
+    """Bytes of an image 0 … 1, its pixels as squares large enough to see."""
+    times = max(1, -(-2 * SIDE // max(values.shape[:2])))
+    return np.kron((255 * values).round().astype(np.uint8), np.ones((times, times) if values.ndim == 2 else (times, times, 1), np.uint8))
+
+
 def _buttons(shown: "Figure | Maps | Table", key: str) -> None:
     """Files are made when they are asked for: drawing takes longer than anything else here."""
-    kinds: dict[str, Callable[[], bytes]] = {"csv": lambda: download.numbers(shown)}
+    kinds: dict[str, Callable[[], bytes]] = {"csv": lambda: numbers(shown)}
     if not isinstance(shown, Table):
-        kinds |= {"png": lambda: download.picture(shown, "png"), "svg": lambda: download.picture(shown, "svg")}
+        kinds |= {"png": lambda: picture(shown, "png"), "svg": lambda: picture(shown, "svg")}
     mime = {"csv": "text/csv", "png": "image/png", "svg": "image/svg+xml"}
     with st.container(horizontal=True, gap="small"):
         for kind, make in kinds.items():
@@ -57,6 +68,34 @@ def _buttons(shown: "Figure | Maps | Table", key: str) -> None:
             st.download_button(kind.upper(), make, f"{shown.name}.{kind}", **options)
 
 
-def said(error: ContinuaError) -> None:
+def problem(error: ContinuaError) -> None:
     """A problem, in the words it came with."""
     st.warning(str(error), icon=":material/info:")
+
+
+# --- files to take away -----------------------------------------------------------------------------------------------
+
+
+def numbers(part: "Figure | Table | Maps") -> bytes:
+    """CSV: the rows of a table, the points of a figure, every pixel of maps."""
+    if isinstance(part, Maps):
+        text = io.StringIO()
+        csv.writer(text).writerows(_pixels(part))
+        return text.getvalue().encode()
+    with tempfile.TemporaryDirectory() as folder:
+        return write_csv(part, Path(folder) / "numbers.csv").read_bytes()
+
+
+def picture(part: "Figure | Maps", kind: str) -> bytes:
+    """PNG or SVG, as `continua report` draws it."""
+    with tempfile.TemporaryDirectory() as folder:
+        return draw_figure(part, Path(folder) / f"picture.{kind}").read_bytes()
+
+
+def _pixels(maps: Maps) -> Iterator[list[object]]:
+    yield ["row", "column", "y", "x", maps.label]
+    for row, name in enumerate(maps.rows):
+        for column, moment in enumerate(maps.columns):
+            values = maps.values[row, column]
+            for y, line in enumerate(values.tolist()):
+                yield from ([name, moment, y, x, value] for x, value in enumerate(line))

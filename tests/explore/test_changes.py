@@ -6,7 +6,7 @@ import torch
 
 from continua import ConfigError, create_model
 from continua.analysis import masked
-from continua.explore.perturb import Change, Solver, Trial, changed, outcome, probabilities, table, trials
+from continua.explore.changes import Change, Solver, Trial, changed, outcome, probabilities, table, trials
 from continua.models import Network
 
 CLASSES = tuple("0123456789")
@@ -104,7 +104,7 @@ def test_the_table_and_the_bars_hold_the_outcomes(image: torch.Tensor) -> None:
     net = network()
     rows = [Trial(name, outcome(net, changed(image, change))) for name, change in (("as it is", Change()), ("mask", Change(mask=6)))]
     shown = table(rows, CLASSES)
-    assert shown.rows[0][1] == CLASSES[rows[0].found.best]
-    assert shown.rows[1][5] == sum(rows[1].found.nfe)
+    assert shown.rows[0][1] == CLASSES[rows[0].outcome.best]
+    assert shown.rows[1][5] == sum(rows[1].outcome.nfe)
     bars = probabilities(rows, CLASSES)
     assert sum(map(float, bars.series[1].y)) == pytest.approx(100)

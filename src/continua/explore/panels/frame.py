@@ -1,24 +1,29 @@
-"""The frame of the page: which network, which image, what it says, and the panel that is open."""
+"""The frame of the page: which network, which image (of its data or uploaded), what it says, and the panel that is open."""
 
 import time
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import streamlit as st
 from PIL import Image
 
+from continua.data import IMAGE_FORMATS
 from continua.errors import ContinuaError
-from continua.explore.first_use import Demo, Training, demos
+from continua.explore.cache import Answers
+from continua.explore.demo_networks import Demo, Training, demos
+from continua.explore.image import MAX_MEGABYTES, Picture, UploadError, read_upload
 from continua.explore.lens import Lens
-from continua.explore.memory import Answers
 from continua.explore.network import Explored, known_runs, open_run
-from continua.explore.panels import compare, depth, perturb, show, space, weight
-from continua.explore.panels.picture import SIDE, chosen, enlarged
+from continua.explore.panels import parts
+from continua.explore.panels.change_panels import compare_panel, perturb_panel
+from continua.explore.panels.depth_panel import depth_panel
+from continua.explore.panels.filter_panels import space_panel, weight_panel
+from continua.explore.panels.parts import SIDE, enlarged
 
-PANELS = ("Depth", "Space", "Weight", "Perturb", "Compare")
+# And Compare, which opens a second network.
+PANELS = {"Depth": depth_panel, "Space": space_panel, "Weight": weight_panel, "Perturb": perturb_panel}
 STYLE = """<style>
 .block-container {padding-top: 3.75rem; max-width: 1180px}
 [data-testid="stImage"] img {image-rendering: pixelated; border-radius: 4px}
@@ -37,23 +42,23 @@ def page(words: Sequence[str]) -> None:
     try:
         network = _opened(places[name], data_dir)
     except ContinuaError as error:
-        show.said(error)
+        parts.problem(error)
         st.caption("Choose another network on the left.")
         return
     if network is None:
         return
     with st.sidebar:
         st.caption(network.about)
-        picture, inverted = chosen(network)
+        picture, inverted = _chosen_picture(network)
     lens = Lens(network, picture, inverted, _answers())
     try:
         _head(lens)
         _panel(lens, places, name, data_dir)
     except ContinuaError as error:
-        show.said(error)
+        parts.problem(error)
 
 
-def _icon() -> Any:
+def _icon() -> Image.Image:
     """A wave, drawn here: streamlit would fetch any icon it has a name for from elsewhere."""
     x, y = np.meshgrid(np.linspace(0, 2 * np.pi, 64), np.linspace(1.6, -1.6, 64))
     ink = np.clip(1.6 - 5 * np.abs(y - np.sin(x)), 0, 1)
@@ -65,8 +70,8 @@ def _arguments(words: Sequence[str]) -> tuple[list[str], str | None, Path | None
     parser.add_argument("run", nargs="*")
     parser.add_argument("--runs", default=None)
     parser.add_argument("--data_dir", type=Path, default=None)
-    found = parser.parse_args(list(words))
-    return found.run, found.runs, found.data_dir
+    given = parser.parse_args(list(words))
+    return given.run, given.runs, given.data_dir
 
 
 @st.cache_resource(show_spinner=False)
@@ -88,7 +93,7 @@ def _known(runs: str | None) -> list[Path]:
 def _places(given: list[str], runs: str | None) -> dict[str, "Path | Demo"]:
     """Names of networks to choose from: those asked for, those that were trained, then the demos."""
     folders = [Path(folder) for folder in given]
-    folders += [folder for folder in _known(runs) if folder.resolve() not in {one.resolve() for one in folders}]
+    folders += [folder for folder in _known(runs) if folder.resolve() not in {asked.resolve() for asked in folders}]
     # The demo's continuous network first, where `continua demo` has trained it.
     ordered = folders[: len(given)] + sorted(folders[len(given) :], key=lambda folder: folder.parts[-2:] != ("demo", "dcn_ode"))
     places: dict[str, Path | Demo] = {}
@@ -143,27 +148,71 @@ def _train(demo: Demo) -> None:
     st.rerun()
 
 
+def _chosen_picture(network: Explored) -> tuple[Picture, bool]:
+    """What the person chose, and whether black and white change places."""
+    source = st.radio("Image", ["of the data set", "your own"], horizontal=True, key="image-source")
+    picture = _uploaded() if source == "your own" else None
+    inverted = (
+        source == "your own"
+        and network.shape[0] == 1
+        and st.toggle(
+            "Invert",
+            True,
+            key="image-invert",
+            help="The digits this network knows are white on black; ink on paper is the other way round.",
+        )
+    )
+    if picture is not None:
+        return picture, bool(inverted)
+    if network.absent:
+        st.caption(network.absent)
+    place = st.slider("Which image", 1, len(network.pictures), 1, key=f"image-place-{network.key}")
+    return network.pictures[place - 1], False
+
+
+@st.cache_data(max_entries=4, show_spinner=False)
+def _read_picture(content: bytes, name: str) -> Picture:
+    return read_upload(content, name)
+
+
+def _uploaded() -> Picture | None:
+    what = f"A file of at most {MAX_MEGABYTES} MB ({', '.join(IMAGE_FORMATS)})"
+    file = st.file_uploader(what, key="image-file", max_upload_size=MAX_MEGABYTES)
+    if file is None:
+        st.caption("Until you choose a file, an image of the data set is shown. It stays on this machine.")
+        return None
+    try:
+        picture = _read_picture(file.getvalue(), file.name)
+    except UploadError as error:
+        st.error(f"{error} An image of the data set is shown instead.", icon=":material/image_not_supported:")
+        return None
+    for note in picture.notes:
+        st.info(note, icon=":material/info:")
+    return picture
+
+
 def _head(lens: Lens) -> None:
     """The image and what the network says of it."""
     left, right = st.columns([1, 4], vertical_alignment="center")
     left.image(enlarged(lens.shown()), width=SIDE, caption="what the network sees")
-    found, classes = lens.outcome(), lens.network.classes
+    outcome, classes = lens.outcome(), lens.network.classes
     with right:
-        if found.problem:
-            st.warning(found.problem)
+        if outcome.problem:
+            st.warning(outcome.problem)
             return
         label = lens.picture.label
-        verdict = "" if label is None else (" · right" if label == classes[found.best] else f" · wrong: it is {label}")
-        st.markdown(f"### {classes[found.best]}  \n{100 * found.probabilities.max():.1f} %{verdict}")
-        blocks = " + ".join(map(str, found.nfe))
-        told = f"{sum(found.nfe)} evaluations of f ({blocks}), {sum(found.rejected)} rejected steps, " if found.nfe else "no solver, "
-        st.caption(f"{lens.network.name}: {told}{1000 * found.seconds:.1f} ms for this pass.")
+        verdict = "" if label is None else (" · right" if label == classes[outcome.best] else f" · wrong: it is {label}")
+        st.markdown(f"### {classes[outcome.best]}  \n{100 * outcome.probabilities.max():.1f} %{verdict}")
+        blocks = " + ".join(map(str, outcome.nfe))
+        cost = f"{sum(outcome.nfe)} evaluations of f ({blocks}), {sum(outcome.rejected)} rejected steps, " if outcome.nfe else "no solver, "
+        st.caption(f"{lens.network.name}: {cost}{1000 * outcome.seconds:.1f} ms for this pass.")
 
 
 def _panel(lens: Lens, places: dict[str, "Path | Demo"], name: str, data_dir: Path | None) -> None:
     """Only the panel that is open is computed."""
-    opened = st.segmented_control("Panel", PANELS, default=PANELS[0], key="panel", label_visibility="collapsed") or PANELS[0]
+    names = [*PANELS, "Compare"]
+    opened = st.segmented_control("Panel", names, default=names[0], key="panel", label_visibility="collapsed") or names[0]
     if opened == "Compare":
-        compare.panel(lens, list(places), name, lambda other: _opened(places[other], data_dir))
+        compare_panel(lens, list(places), name, lambda other: _opened(places[other], data_dir))
     else:
-        {"Depth": depth, "Space": space, "Weight": weight, "Perturb": perturb}[opened].panel(lens)
+        PANELS[opened](lens)

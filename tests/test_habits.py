@@ -1,0 +1,93 @@
+"""The habits of the project agree with each other: workflow, hooks, templates, Makefile, pyproject.toml."""
+
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text("utf-8")
+
+
+def workflow() -> dict[str, Any]:
+    return yaml.safe_load(read(".github/workflows/checks.yml"))
+
+
+def commands(job: str) -> list[str]:
+    return [step["run"] for step in workflow()["jobs"][job]["steps"] if "run" in step]
+
+
+def recipe_of(target: str) -> list[str]:
+    """The lines that the Makefile runs for a target."""
+    block = re.search(rf"^{re.escape(target)}:.*\n((?:\t.*\n)+)", read("Makefile"), flags=re.M)
+    assert block is not None, f"no target {target}"
+    return [line.strip() for line in block[1].splitlines()]
+
+
+def test_the_workflow_runs_what_must_pass_before_a_change_lands() -> None:
+    assert ".ci/run" in commands("everything")
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+def test_the_workflow_tests_every_python_that_the_package_says_it_supports() -> None:
+    project = tomllib.loads(read("pyproject.toml"))["project"]
+    said = [match[1] for line in project["classifiers"] if (match := re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", line))]
+    assert workflow()["jobs"]["test"]["strategy"]["matrix"]["python"] == said
+    assert commands("test") == ["make test"]
+    assert project["requires-python"] == f">={said[0]}"
+
+
+def test_the_wheel_is_tried_by_the_workflow_and_before_a_change_lands() -> None:
+    assert commands("wheel") == ["scripts/try-wheel --fresh"]
+    assert recipe_of("wheel") == ["scripts/try-wheel"]
+    assert re.search(r"^make .*\bwheel\b", read(".ci/run"), flags=re.M)
+    assert os.access(ROOT / "scripts" / "try-wheel", os.X_OK)
+
+
+def test_the_hooks_before_a_commit_are_those_of_make_lint() -> None:
+    hooks = [hook for repo in yaml.safe_load(read(".pre-commit-config.yaml"))["repos"] for hook in repo["hooks"]]
+    tools = [hook["entry"].replace(".venv/bin/python", "$(PY)").replace(" --force-exclude", "") for hook in hooks]
+    assert tools == [line.replace(" --check .", "").removesuffix(" .") for line in recipe_of("lint")]
+    pins = {line.partition("==")[0] for line in read("constraints.txt").splitlines()}
+    assert {"ruff", "basedpyright"} <= pins
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")), ids=lambda path: path.name)
+def test_an_issue_template_has_what_the_platform_asks_for(path: Path) -> None:
+    form = yaml.safe_load(path.read_text("utf-8"))
+    if path.name == "config.yml":
+        assert isinstance(form["blank_issues_enabled"], bool)
+        return
+    assert form["name"]
+    assert form["description"]
+    fields = [field for field in form["body"] if field["type"] != "markdown"]
+    assert all(field["attributes"]["label"] for field in fields)
+    names = [field["id"] for field in fields]
+    assert len(set(names)) == len(names)
+
+
+def test_a_report_of_a_mistake_comes_with_the_machine_it_happened_on() -> None:
+    form = yaml.safe_load(read(".github/ISSUE_TEMPLATE/bug.yml"))
+    doctor = next(field for field in form["body"] if field.get("id") == "doctor")
+    assert "continua doctor" in doctor["attributes"]["label"]
+    assert doctor["validations"]["required"]
+
+
+def test_nobody_is_invented() -> None:
+    """The authors are the contributors, here and in the citation; no address is given where there is none."""
+    authors = tomllib.loads(read("pyproject.toml"))["project"]["authors"]
+    assert authors == [{"name": "Continua contributors"}]
+    assert yaml.safe_load(read("CITATION.cff"))["authors"] == authors
+    for name in ("SECURITY.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md"):
+        assert not re.search(r"[\w.]+@[\w-]+\.\w+", read(name)), name
+
+
+def test_the_type_checker_of_a_user_sees_our_types() -> None:
+    assert (ROOT / "src" / "continua" / "py.typed").is_file()
