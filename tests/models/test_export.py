@@ -7,7 +7,7 @@ import torch
 
 from continua import ConfigError, create_model
 from continua.blocks import ODEBlock
-from continua.models import export_onnx, export_program, frozen, pinned
+from continua.models import export_onnx, export_program, frozen, options_in_common, pinned
 from continua.models.export import tabulated
 
 pytestmark = pytest.mark.filterwarnings("ignore::continua.ContinuaWarning")
@@ -22,7 +22,7 @@ def logits_of(net) -> torch.Tensor:
 
 @pytest.mark.parametrize("name", ["resnet_srf_full", "dcn_ode", "dcn_sigma_t"])
 def test_an_exported_program_gives_the_same_logits_for_any_batch(name):
-    net = create_model(name, **TINY)
+    net = create_model(name, **options_in_common(name, TINY))
     program = export_program(net, (3, 10, 10)).module()
     expected = logits_of(net)
     torch.testing.assert_close(program(IMAGES), expected, rtol=1e-4, atol=1e-5)
@@ -45,7 +45,7 @@ def test_an_onnx_file_gives_the_same_logits(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["odenet", "dcn_full", "dcn_sigma_ji", "dcn_sigma_alpha_t", "resnet_blocks"])
 def test_every_kind_of_filter_becomes_onnx(name, tmp_path):
-    net = create_model(name, channels=(4, 8), solver=dict(method="rk4", steps=1))
+    net = create_model(name, **options_in_common(name, dict(channels=(4, 8), solver=dict(method="rk4", steps=1))))
     path = export_onnx(net, tmp_path / "net.onnx", (3, 10, 10))
     torch.testing.assert_close(onnx_logits(path), logits_of(net), rtol=1e-4, atol=1e-5)
 
@@ -84,7 +84,7 @@ def test_a_missing_package_is_named_with_the_command(monkeypatch, tmp_path):
     ],
 )
 def test_frozen_networks_have_the_same_numbers_and_no_gradients(name, options):
-    net = create_model(name, **TINY, **options)
+    net = create_model(name, **options_in_common(name, TINY), **options)
     still = frozen(net)
     torch.testing.assert_close(logits_of(still), logits_of(net), rtol=1e-4, atol=1e-5)
     assert not any(p.requires_grad for p in still.parameters())

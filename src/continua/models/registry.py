@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
-from difflib import SequenceMatcher, get_close_matches
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeVar
 
@@ -178,10 +178,11 @@ def _no_option(entry: ModelEntry, option: str) -> ConfigError:
 
 
 def _nearest_with(option: str, entry: ModelEntry, entries: Iterable[ModelEntry]) -> ModelEntry | None:
-    """The model with that option that is most like another: of its paper, with most options in common, of a like name."""
+    """The model with that option that is most like another: of its paper, with most options in common, whose name begins alike."""
     own = set(entry.options)
 
-    def likeness(other: ModelEntry) -> tuple[bool, int, float]:
-        return other.paper == entry.paper, -len(own ^ set(other.options)), SequenceMatcher(None, entry.name, other.name).ratio()
+    def likeness(other: ModelEntry) -> tuple[bool, int, bool]:
+        alike = other.name.partition("_")[0] == entry.name.partition("_")[0]
+        return other.paper == entry.paper, -len(own ^ set(other.options)), alike
 
     return max((other for other in entries if option in other.options), key=likeness, default=None)
