@@ -30,7 +30,7 @@ def load_network(run: Path) -> Any:
     """The network of a finished run."""
     saved = json.loads((run / "best" / "config.json").read_text("utf-8"))
     if saved.get("task") == "reconstruct" and "model" not in saved:
-        from continua.train.tasks import load_reconstructor
+        from continua.runs import load_reconstructor
 
         return load_reconstructor(run / "best")
     return continua.from_pretrained(run / "best").eval()

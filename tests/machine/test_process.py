@@ -22,7 +22,7 @@ from pathlib import Path
 import yaml
 from training import QUIET, tiny_recipe
 from continua.train import resolve
-from continua.train.parse import write_yaml
+from continua.runs import write_yaml
 from continua.train.sweeps.job import CellJob
 
 recipe = yaml.safe_load(write_yaml(resolve(tiny_recipe(precision="bfloat16", epochs=1))))
