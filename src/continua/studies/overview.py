@@ -8,7 +8,7 @@ from itertools import takewhile
 from pathlib import Path
 from statistics import fmean
 
-from continua.analysis import runs_page
+from continua.analysis import curves_over_seeds, runs_page
 from continua.errors import ConfigError, DataError, unknown_name
 from continua.report import Figure, Link, Maps, Page, Part, Printed, Table, cell_text
 from continua.runs import RunView, run_folders, runs_folder

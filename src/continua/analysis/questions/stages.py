@@ -15,7 +15,7 @@ from torch import Tensor
 from continua.analysis.accuracy import Batches
 from continua.analysis.question import DataOptions, Question, register_question
 from continua.analysis.subject import Subject, no_progress
-from continua.blocks import ERKStep, IRKStep, Period
+from continua.blocks import IRKStep, Period, RKStep
 from continua.errors import ConfigError
 from continua.models import Network, familiar_method
 from continua.options import option
@@ -135,7 +135,7 @@ def _finish(model: Network, scales: list[Tensor], period: int, number: int, y: T
     return model.forward_head(scales if model.multiscale else y)
 
 
-def _time_step(period: int, number: int, step: ERKStep | IRKStep, sums: _Sums, images: int, drop: bool) -> TimeStep:
+def _time_step(period: int, number: int, step: RKStep, sums: _Sums, images: int, drop: bool) -> TimeStep:
     return TimeStep(
         period=period,
         step=number,

@@ -97,7 +97,7 @@ def _settings(
     solver: SolverConfig, tolerances: Sequence[float], method: str | None, fixed: Sequence[str]
 ) -> list[tuple[str, dict[str, Any]]]:
     adaptive = method or (solver.tableau.name if solver.steps is None else "dopri5")
-    gradient = dict(gradient="checkpoint")  # none is taken; every method allows this one
+    gradient: dict[str, Any] = dict(gradient="checkpoint")  # none is taken; every method allows this one
     settings = [(f"{adaptive}, {tol:g}", dict(method=adaptive, steps=None, rtol=tol, atol=tol, **gradient)) for tol in sorted(tolerances)]
     for text in fixed:
         name, _, count = text.partition(":")
