@@ -7,6 +7,7 @@ included, from one small map that is realised once per solve.
 
 import copy
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -106,8 +107,8 @@ class FilterConv2d(nn.Module):
     def forward(self, x: Tensor, t: Tensor | float | None = None) -> Tensor:
         return self.realise(x.shape, x.dtype, x.device)(x, t)
 
-    def realise(self, shape: Sequence[int], dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> RealisedConv:
-        """Make the convolution ready for maps of `shape` (batch, channels, height, width; the batch does not matter)."""
+    def realise(self, shape: Sequence[Any], dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> RealisedConv:
+        """Make the convolution ready for maps of `shape` (batch, channels, height, width); the batch, in export a symbol, is not read."""
         state = {name: _at_least_float32(value) for name, value in self.filter.state().items()}
         first = next(iter(state.values()))
         device = torch.device(device or first.device)
