@@ -108,7 +108,7 @@ class FilterConv2d(nn.Module):
         return self.realise(x.shape, x.dtype, x.device)(x, t)
 
     def realise(self, shape: Sequence[Any], dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> RealisedConv:
-        """Make the convolution ready for maps of `shape` (batch, channels, height, width; the batch does not matter: in export it is a symbol)."""
+        """Make the convolution ready for maps of `shape` (batch, channels, height, width); the batch, in export a symbol, is not read."""
         state = {name: _at_least_float32(value) for name, value in self.filter.state().items()}
         first = next(iter(state.values()))
         device = torch.device(device or first.device)
