@@ -39,13 +39,13 @@ def field_calls(net) -> list[int]:
     prepare = field.prepare
 
     def counting(*args, **options):
-        rate, tensors = prepare(*args, **options)
+        prepared = prepare(*args, **options)
 
         def counted(t, h):
             calls.append(len(h))
-            return rate(t, h)
+            return prepared.rate(t, h)
 
-        return counted, tensors
+        return replace(prepared, rate=counted)
 
     field.prepare = counting
     return calls

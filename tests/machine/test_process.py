@@ -19,13 +19,12 @@ SMALL = [
 CELL = """
 import sys
 from pathlib import Path
-import yaml
 from training import QUIET, tiny_recipe
 from continua.train import resolve
-from continua.runs import write_yaml
+from continua.runs import plain_recipe
 from continua.train.sweeps.job import CellJob
 
-recipe = yaml.safe_load(write_yaml(resolve(tiny_recipe(precision="bfloat16", epochs=1))))
+recipe = plain_recipe(resolve(tiny_recipe(precision="bfloat16", epochs=1)))
 CellJob(recipe, Path(sys.argv[1]), QUIET)()
 """
 NOTEBOOK = """

@@ -91,7 +91,7 @@ def test_options_of_rda_belong_to_rda() -> None:
 @pytest.mark.parametrize(
     ("model", "options", "problem"),
     [
-        ("dcn_ode", dict(activation="rleu"), "did you mean 'relu'"),
+        ("dcn_ode", dict(activation="rleu"), "did you mean relu"),
         ("residual_net", dict(norm_groups="all"), "norm_groups='all'"),
         ("erknet", dict(norm_momentum=2.0), "norm_momentum"),
         ("erknet", dict(growth=36, channels=64), "rule 1"),

@@ -11,6 +11,7 @@ import pytest
 from continua.analysis import curves_over_seeds, runs_page
 from continua.cli import main
 from continua.errors import ConfigError
+from continua.files import write_text
 from continua.report import VERSION, Column, Entry, Figure, Link, Page, PlusMinus, Table, page_json, to_plain
 from continua.runs import Recipe, Run, RunView
 from continua.studies import STUDIES, Claim, Printed, asked_for, find_study, report_page

@@ -30,6 +30,7 @@ ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tens
     "tanh": (torch.tanh, torch.tanh_),
     "identity": (lambda x: x, lambda x: x),
 }
+"""Pointwise nonlinearities by name, each with a form that may overwrite its input."""
 
 
 class Activation(nn.Module):

@@ -71,13 +71,14 @@ def parse(words: Words) -> tuple[Command, Namespace]:
     command: Command = import_module(f"continua.cli.{name}").COMMAND
     parser = Parser(command.description)
     command.add_arguments(parser, rest)
+    program = _program({name: parser})  # before the commands below it: jsonargparse wants levels in their order
     below = {child: Parser(each.description) for child, (_, each) in command.subcommands.items()}
     if below:
         children = parser.add_subcommands(dest="command", metavar="COMMAND")
         for child, (summary, each) in command.subcommands.items():
             each.add_arguments(below[child], rest[1:])
             children.add_subcommand(child, below[child], help=summary)
-    program, rest = _program({name: parser}), command.rewrite(rest)
+    rest = command.rewrite(rest)
     program.check([name, *rest])
     options = program.parse_args([*flags, name, *rest])[name]
     return (command.subcommands[options.command][1], options[options.command]) if below else (command, options)

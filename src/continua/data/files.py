@@ -14,6 +14,7 @@ from continua.errors import DataError
 CHUNK = 1 << 20
 
 Advance = Callable[[int], None]
+"""What a long task calls with the number of units done."""
 
 
 def data_folder(data_dir: str | os.PathLike[str] | None = None) -> Path:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 IMAGE_FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM")  # decoders of pixels only: none of them starts a program
+"""The formats of images that are read: pixels only, nothing that can run a program."""
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
 SPLITS = ("train", "val", "test")
 

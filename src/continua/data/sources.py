@@ -75,6 +75,7 @@ REMOTES: dict[str, dict[str, tuple[Remote, ...]]] = {
         )
     },
 }
+"""Where official data sets are fetched from: files with checksums, by set and layout."""
 
 # MD5 of the contents of files on disk; of a .gz, of what it holds. Files not listed have no published sum.
 CONTENTS_MD5: dict[str, dict[str, str]] = {

@@ -87,6 +87,7 @@ def _of_run(folder: Path, data_dir: Path | None) -> Explored:
     if run.recipe.task != "classify":
         raise ConfigError(f"{folder} holds a decoder of images; the explorer looks into classifiers. Try the run it was trained from")
     model = run.network
+    _ = run.metrics  # a file that no training wrote is said before anything is shown
     pictures, classes, shape, absent = _data_of(run, model)
     about = [f"`{model.name}`, {_parameters(model):,} parameters", f"trained on {run.data}"]
     if run.result and run.result.get("test_accuracy") is not None:

@@ -11,7 +11,10 @@ from continua.models.network import Network
 from continua.models.registry import create_model
 from continua.models.upgrade import FORMAT, upgrade_config, upgrade_weights
 
-WEIGHTS_FILE, CONFIG_FILE = "model.safetensors", "config.json"
+WEIGHTS_FILE = "model.safetensors"
+"""The file of a saved network's weights."""
+CONFIG_FILE = "config.json"
+"""The file of a saved network's configuration."""
 
 
 def save_pretrained(net: Network, folder: "str | Path") -> None:

@@ -297,3 +297,4 @@ RADAU5 = Tableau(
 
 _ALL = (EULER, MIDPOINT, HEUN, RALSTON, RK4, RK38, BOSH3, FEHLBERG45, DOPRI5, TSIT5, DOPRI8, GAUSS2, GAUSS4, RADAU3, RADAU5)
 METHODS: dict[str, Tableau] = {tableau.name: tableau for tableau in _ALL}
+"""Tableaux by name."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # --- colours that stay apart for every kind of colour vision (Okabe and Ito 2008), in an order in which neighbours differ most
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#8C8C8C", "#B8A500")
+"""Colours of series, told apart by colour-blind eyes too."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")  # for matplotlib
 DASHES = ("-", "--", ":", "-.", (0, (8, 2)), (0, (6, 2, 1, 2, 1, 2)))  # for matplotlib
 PLOTLY_DASHES = ("solid", "dash", "dot", "dashdot", "10px 3px", "8px 3px 2px 3px 2px 3px")  # the same for plotly

@@ -127,6 +127,7 @@ class Link:
 
 
 Cell = str | int | float | bool | PlusMinus | Link | None
+"""What a cell of a table may hold."""
 
 
 @dataclass(frozen=True)
@@ -195,6 +196,7 @@ class Maps:
 
 
 Part = str | Figure | Table | Maps
+"""What a page is made of."""
 Kind = TypeVar("Kind", str, Figure, Table, Maps)
 
 

@@ -17,6 +17,7 @@ from continua.report.plain import from_plain, to_plain
 from continua.report.text import markdown
 
 VERSION = 2  # of the format of entries; version 1 had claims as sentences among the notes, and no study or scale
+"""The format of kept entries."""
 PICTURES = "pictures/results"
 HEAD = """# Results
 
@@ -26,6 +27,7 @@ says what was reduced, and its numbers are comparable with the printed ones only
 """
 
 Verdict = Literal["holds", "fails", "undecided"]
+"""What became of a claim."""
 SAID: Mapping[Verdict, str] = {"holds": "holds here", "fails": "does not hold here", "undecided": "cannot be told from these runs"}
 
 

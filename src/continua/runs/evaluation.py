@@ -18,6 +18,7 @@ from continua.runs.view import RunView
 
 BINS = 15  # of the calibration error, as Guo et al. 2017
 Batches = Iterable[tuple[Tensor, Tensor]]  # images and labels
+"""Images and labels, batch by batch."""
 
 
 @dataclass

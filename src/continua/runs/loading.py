@@ -16,6 +16,7 @@ from continua.options import text_value, typed_value
 from continua.runs.recipe import Recipe
 
 FREE = ("model_options",)  # fields whose keys are the model's business
+"""Fields of a recipe whose keys are the model's business."""
 FORMAT = 2  # of config.yaml; 1: as version 0.1 wrote it, without a number
 T = TypeVar("T")
 

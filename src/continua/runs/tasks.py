@@ -78,6 +78,7 @@ class Reconstruct:
 
 
 Task = Classify | Reconstruct
+"""What a network is trained for."""
 
 
 def task_of(recipe: Recipe) -> Task:
