@@ -26,7 +26,7 @@ from continua.runs.loading import (
 )
 from continua.runs.recipe import Failure, Optimiser, Recipe, Regularise, Schedule
 from continua.runs.resolution import identity, resolve, run_id
-from continua.runs.tasks import Task, Trained, load_reconstructor, task_of
+from continua.runs.tasks import Task, load_reconstructor, task_of
 from continua.runs.view import RunView
 
 __all__ = [
@@ -43,7 +43,6 @@ __all__ = [
     "RunView",
     "Schedule",
     "Task",
-    "Trained",
     "chosen_device",
     "costs",
     "describe_environment",

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from continua.blocks import ODEBlock
 from continua.data import Batch, Loader
 from continua.errors import ConfigError, SolverError
+from continua.models import Network
 from continua.ode import Stats
-from continua.runs.tasks import Task, Trained, task_of
+from continua.runs.tasks import Task, task_of
 from continua.runs.view import RunView
 
 BINS = 15  # of the calibration error, as Guo et al. 2017
@@ -80,7 +81,7 @@ class Evaluation:
 
 @torch.no_grad()
 def evaluate(
-    network: Trained,
+    network: Network,
     split: "Loader | Iterable[Batch | tuple[Tensor, Tensor]]",
     *,
     task: Task | None = None,
@@ -116,7 +117,7 @@ def evaluate(
     return result
 
 
-def _count(result: Evaluation, network: Trained, outputs: Tensor, batch: Batch, task: Task | None, keep: bool) -> None:
+def _count(result: Evaluation, network: Network, outputs: Tensor, batch: Batch, task: Task | None, keep: bool) -> None:
     valid = batch.valid
     count = int(valid.sum())
     result.solved += count

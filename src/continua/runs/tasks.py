@@ -13,8 +13,6 @@ from continua.models import Network, Reconstructor, create_model, from_pretraine
 from continua.runs.recipe import Recipe
 from continua.runs.resolution import encoder_weights
 
-Trained = Network
-
 
 class Classify:
     """Cross-entropy; right is the class with the highest logit."""
@@ -24,11 +22,11 @@ class Classify:
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
 
-    def build(self) -> Trained:
+    def build(self) -> Network:
         """A new network, its weights drawn by PyTorch's generator as it stands."""
         return create_model(self.recipe.model, **self.recipe.model_options)
 
-    def losses(self, net: Trained, outputs: Tensor, batch: Batch, smoothing: bool = True) -> Tensor:
+    def losses(self, net: Network, outputs: Tensor, batch: Batch, smoothing: bool = True) -> Tensor:
         """The loss of each sample; targets are smoothed where one learns from them, never where one measures."""
         amount = self.recipe.label_smoothing if smoothing else 0.0
         return functional.cross_entropy(outputs.float(), batch.labels, reduction="none", label_smoothing=amount)
@@ -41,7 +39,7 @@ class Classify:
         """Write the weights and what is needed to build the network again."""
         net.save_pretrained(folder)
 
-    def load(self, folder: Path) -> Trained:
+    def load(self, folder: Path) -> Network:
         """The network that `save` wrote, in evaluation mode."""
         return from_pretrained(folder)
 
@@ -56,7 +54,7 @@ class Reconstruct:
         if recipe.augmentation.mean is not None:
             raise ConfigError("task 'reconstruct' compares images in [0, 1]; leave augmentation.mean and std out")
 
-    def build(self) -> Trained:
+    def build(self) -> Network:
         """A new decoder on the recipe's encoder."""
         return Reconstructor(from_pretrained(encoder_weights(str(self.recipe.encoder)).parent))
 
@@ -72,7 +70,7 @@ class Reconstruct:
         """Weights and configuration of encoder and decoder, for `from_pretrained`."""
         net.save_pretrained(folder)
 
-    def load(self, folder: Path) -> Trained:
+    def load(self, folder: Path) -> Network:
         """The network that `save` wrote, in evaluation mode."""
         return load_reconstructor(folder)
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from continua.data import Augmentation, DataSet, load
 from continua.errors import ConfigError
-from continua.models import CONFIG_FILE, WEIGHTS_FILE
+from continua.models import CONFIG_FILE, WEIGHTS_FILE, Network
 from continua.runs.environment import chosen_device
 from continua.runs.folder import Run
 from continua.runs.images import Images, drawn, reported_split
 from continua.runs.recipe import Recipe
-from continua.runs.tasks import Trained, task_of
+from continua.runs.tasks import task_of
 
 
 class RunView:
@@ -78,11 +78,11 @@ class RunView:
         return hashlib.sha256(path.read_bytes() + path.with_name(CONFIG_FILE).read_bytes()).hexdigest()
 
     @cached_property
-    def network(self) -> Trained:
+    def network(self) -> Network:
         """The network, in evaluation mode, on the device."""
         return self.load_network()
 
-    def load_network(self) -> Trained:
+    def load_network(self) -> Network:
         """A copy of the network that is the caller's own."""
         return task_of(self.recipe).load(self.weights_file().parent).to(self.device).eval()
 

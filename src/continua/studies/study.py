@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from continua.studies.runs import Runs
 
 SCALES = ("smoke", "cpu", "paper")
+"""How large a study is carried out, smallest first."""
 SMOKE_WORDS = "one epoch on a few embedded digits with tiny widths: this shows that the machinery works, and nothing else"
 FIXED_STEPS: Mapping[str, Any] = dict(method="rk4", steps=2, gradient="direct")
 

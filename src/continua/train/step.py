@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from continua.blocks import ODEBlock
 from continua.data import Batch, Loader
 from continua.errors import SolverError
-from continua.runs import Recipe, Task, Trained, costs
+from continua.models import Network
+from continua.runs import Recipe, Task, costs
 from continua.train.devices import StopSignal
 from continua.train.optimiser import gradient_norm
 
@@ -30,7 +31,7 @@ class Parts:
 
     fabric: "Fabric"
     task: Task
-    net: Trained
+    net: Network
     module: nn.Module
     optimiser: torch.optim.Optimizer
     train: Loader
