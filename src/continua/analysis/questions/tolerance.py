@@ -98,7 +98,9 @@ def _settings(
 ) -> list[tuple[str, dict[str, Any]]]:
     adaptive = method or (solver.tableau.name if solver.steps is None else "dopri5")
     gradient: dict[str, Any] = dict(gradient="checkpoint")  # none is taken; every method allows this one
-    settings = [(f"{adaptive}, {tol:g}", dict(method=adaptive, steps=None, rtol=tol, atol=tol, **gradient)) for tol in sorted(tolerances)]
+    settings: list[tuple[str, dict[str, Any]]] = [
+        (f"{adaptive}, {tol:g}", dict(method=adaptive, steps=None, rtol=tol, atol=tol, **gradient)) for tol in sorted(tolerances)
+    ]
     for text in fixed:
         name, _, count = text.partition(":")
         if not count.isdigit() or int(count) < 1:
