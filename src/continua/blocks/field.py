@@ -4,10 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from continua.blocks.norm import Activation, group_norm
-from continua.filters import Filter, FilterConv2d
+from continua.blocks.norm import Activation, group_norm, is_watched, norm_act
+from continua.filters import Filter, FilterConv2d, NormAct, RealisedConv
 from continua.ode import SolverConfig
 
 Time = float | Tensor
@@ -20,6 +21,7 @@ class Prepared:
     rate       f(t, h)
     tensors    what f is made of and needs gradients of: they are collected there over all evaluations, and carried back once
     on_step    called before the evaluations of a step with its index, and with True where it is taken again for a gradient
+    layout     in which layout of the state f is fastest
     routes     how each convolution is applied; asked after the solve, since filters that depend on t choose while it runs
     """
 
@@ -27,6 +29,7 @@ class Prepared:
     tensors: tuple[Tensor, ...] = ()
     on_step: Callable[[int, bool], None] | None = None
     routes: Callable[[], dict[str, str]] | None = None
+    layout: torch.memory_format = torch.contiguous_format
 
     @property
     def f(self) -> Callable[[Tensor, Tensor], Tensor]:
@@ -88,12 +91,24 @@ class ConvField(Field):
     def prepare(self, h: Tensor, t0: Time = 0.0, t1: Time = 1.0) -> Prepared:
         first = self.conv1.realise(h.shape, h.dtype, h.device)
         second = self.conv2.realise(h.shape, h.dtype, h.device)
-        act = self.act
+        read1, read2, last = read_by(first, self.norm1, self.act), read_by(second, self.norm2, self.act), norm_act(self.norm3)
 
         def rate(t: Tensor, h: Tensor) -> Tensor:
-            h = first(act(self.norm1(h), overwrite=True), t)
-            h = second(act(self.norm2(h), overwrite=True), t)
-            return self.norm3(h)
+            return last(read2(read1(h, t), t))
 
         norms = (*self.norm1.parameters(), *self.norm2.parameters(), *self.norm3.parameters())
-        return Prepared(rate, (*norms, *first.tensors, *second.tensors), routes=lambda: {"conv1": first.route, "conv2": second.route})
+        return Prepared(
+            rate,
+            (*norms, *first.tensors, *second.tensors),
+            routes=lambda: {"conv1": first.route, "conv2": second.route},
+            layout=first.layout,
+        )
+
+
+def read_by(conv: RealisedConv, norm: nn.Module, act: Activation) -> Callable[[Tensor, Tensor], Tensor]:
+    """conv(act(norm(h)), t) as a function of h and t, in one pass where the convolution's route can."""
+    plain = norm_act(norm, act)
+    if isinstance(norm, nn.GroupNorm) and not is_watched(norm) and not is_watched(act):
+        before = NormAct(norm, act.name, plain)
+        return lambda h, t: conv.after(before, h, t)
+    return lambda h, t: conv(plain(h), t)

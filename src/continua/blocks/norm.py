@@ -15,7 +15,9 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from continua import native
 from continua.errors import ConfigError, unknown_name
+from continua.filters import why_no_library
 
 NORMS = ("batch", "group", "identity")
 """Norms of the layers of a Runge–Kutta block."""
@@ -56,6 +58,25 @@ def group_norm(channels: int, groups: "int | str" = 32) -> nn.GroupNorm:
     if not isinstance(groups, int) or groups < 1:
         raise ConfigError(f"norm_groups={groups!r}; expected a whole number of at least 1, or 'channels'")
     return nn.GroupNorm(channels if channels <= groups else gcd(channels, groups), channels)
+
+
+def norm_act(norm: nn.Module, act: "Activation | None" = None) -> Callable[[Tensor], Tensor]:
+    """act(norm(x)) for maps on this machine: in one pass of the native kernels where they can, else module by module."""
+    if act is not None and is_watched(act) or is_watched(norm) or type(norm) is not nn.GroupNorm or why_no_library() is not None:
+        return norm if act is None else lambda x: act(norm(x), overwrite=True)
+    name = "identity" if act is None else act.name
+
+    def run(x: Tensor) -> Tensor:
+        if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64) or torch.compiler.is_compiling():
+            return norm(x) if act is None else act(norm(x), overwrite=True)
+        return native.norm_act(x, norm.weight, norm.bias, groups=norm.num_groups, eps=norm.eps, activation=name)
+
+    return run
+
+
+def is_watched(module: nn.Module) -> bool:
+    """Whether somebody has hooks on a module, who would miss what is computed without calling it."""
+    return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks)
 
 
 @dataclass(frozen=True)

@@ -59,8 +59,7 @@ class ODEBlock(nn.Module):
     def solve(self, h: Tensor, t1: "float | Tensor | None" = None, **options: Any) -> Solution:
         """The whole solution, for those who want the interpolant or the status; the state includes augmented channels."""
         end = self.t1 if t1 is None else t1
-        h = self._widen(h)
-        prepared = self._prepare(h, end)
+        h, prepared = self._prepare(h, end)
         if torch.compiler.is_compiling():  # a graph holds no statistics
             self._check_one_graph(h, end, prepared.tensors)
             self.stats = None
@@ -71,8 +70,7 @@ class ODEBlock(nn.Module):
 
     def _solve_with_energies(self, h: Tensor, end: Time) -> Tensor:
         """h(t1) of the coupled system (h, energies). The energies' own error counts in the choice of steps like one element each."""
-        h = self._widen(h)
-        prepared = self._prepare(h, end)
+        h, prepared = self._prepare(h, end)
         start = (h, *(h.new_zeros(len(h)) for _ in self._tracked))
         rate = EnergyRate(prepared.rate, h, self._tracked, self.solver.gradient.keeps_graph)
         solution = solve_with(self.solver, rate, start, self.t0, end, params=prepared.tensors)
@@ -80,17 +78,18 @@ class ODEBlock(nn.Module):
         self.energies = dict(zip(self._tracked, solution.y1[1:], strict=True))
         return solution.y1[0]
 
-    def _prepare(self, h: Tensor, end: Time) -> Prepared:
-        """The rate of change with its filters realised, and the tensors that need gradients."""
+    def _prepare(self, h: Tensor, end: Time) -> tuple[Tensor, Prepared]:
+        """The state with its extra channels, in the layout that suits the field; the rate of change, its filters realised."""
+        h = self._widen(h)
         # A compiled field is no `Field` any more but a module with `forward(t, h)`: only its calls are compiled. The solver finds the
         # parameters of a plain module by itself.
         if not isinstance(self.field, Field):
-            return Prepared(self.field)
+            return h, Prepared(self.field)
         prepared = self.field.prepare(h, self.t0, end)
         if not isinstance(prepared, Prepared):
             name = type(self.field).__name__
             raise ConfigError(f"{name}.prepare returned a {type(prepared).__name__}; return continua.blocks.Prepared(rate, tensors)")
-        return prepared
+        return h.contiguous(memory_format=prepared.layout) if prepared.layout == torch.channels_last else h, prepared
 
     def _keep_stats(self, solution: Solution, prepared: Prepared) -> None:
         solution.stats.routes = {} if prepared.routes is None else prepared.routes()

@@ -46,7 +46,7 @@ from continua.filters.hybrid import hybrid_kernel
 from continua.filters.kernel import JetKernel, Kernel, PixelKernel
 from continua.filters.njet import JetFit, NJet, fit_pixel_kernel
 from continua.filters.rda import RDA
-from continua.filters.routes import autocast_on, fast_on_cpu, without_autocast
+from continua.filters.routes import NormAct, autocast_on, fast_on_cpu, why_no_library, without_autocast
 from continua.filters.schedule import ScheduledNJet
 
 __all__ = [
@@ -65,6 +65,7 @@ __all__ = [
     "Kernel",
     "LinearEvolution",
     "NJet",
+    "NormAct",
     "Pixel",
     "PixelKernel",
     "RealisedConv",
@@ -81,5 +82,6 @@ __all__ = [
     "hybrid_kernel",
     "jet_orders",
     "make_evolution",
+    "why_no_library",
     "without_autocast",
 ]

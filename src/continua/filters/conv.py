@@ -7,6 +7,7 @@ included, from one small map that is realised once per solve.
 
 import copy
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,15 +21,28 @@ from continua.filters.hybrid import hybrid_kernel, hybrid_operator
 from continua.filters.kernel import JetKernel, Kernel
 from continua.filters.routes import (
     Geometry,
+    NormAct,
     Operator,
     Precision,
     check_route,
     choose_route,
     dense_operator,
     is_channels_last,
+    native_operator,
+    why_not_native,
     without_autocast,
 )
 from continua.filters.separable import separable_operator
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A convolution at one time t: y = linear(x) + bias + t · time_map, with the tensors it is made of."""
+
+    operator: Operator
+    tensors: Sequence[Tensor]
+    bias: Tensor | None
+    time_map: Tensor | None
 
 
 class RealisedConv:
@@ -37,16 +51,19 @@ class RealisedConv:
     `tensors`                 what gradients are taken of: realised weights (static filter) or the filter's state (time-dependent filter)
     `apply(x, t, *tensors)`   the convolution as a pure function, so that a solver can accumulate gradients of `tensors` over all its
                               evaluations and go back to α, σ, … once
-    `parts(x, t, *tensors)`   the same as (y, m) with apply = y + t·m (m of shape (1 or batch, out, h, w), None without a time channel), for
-                              a field that fuses the time term with its norm
-    `route`                   how it is applied: "dense", "separable", "hybrid" (joined by "+" when a time-dependent filter changed route)
+    `parts(x, t, *tensors)`   the same as (y, m) with apply = y + t·m (m of shape (1 or batch, out, h, w), None without a time channel)
+    `after(norm_act, x, t)`   the convolution of what a norm and an activation make of x: one pass over memory where the route is native
+    `route`                   how it is applied: "native", "dense", "separable", "hybrid" (joined by "+" when a time-dependent filter
+                              changed route)
+    `layout`                  in which layout of x it is fastest
     """
 
     def __init__(
-        self, tensors: tuple[Tensor, ...], parts: Callable[..., tuple[Tensor, Tensor | None]], routes: list[str], precision: Precision
+        self, tensors: tuple[Tensor, ...], at: Callable[..., Applied], routes: list[str], precision: Precision, layout: torch.memory_format
     ) -> None:
         self.tensors = tensors
-        self._parts = parts
+        self.layout = layout
+        self._at = at
         self._routes = routes
         self._precision = precision
 
@@ -56,16 +73,36 @@ class RealisedConv:
 
     def parts(self, x: Tensor, t: Tensor | float | None, *tensors: Tensor) -> tuple[Tensor, Tensor | None]:
         with without_autocast(x.device):
-            return self._parts(x.to(self._precision.work), t, *tensors)
+            here = self._at(t, *tensors)
+            return self._linear(here, x), here.time_map
 
     def apply(self, x: Float[Tensor, "batch channels h w"], t: Tensor | float | None, *tensors: Tensor) -> Float[Tensor, "batch out h2 w2"]:
         with without_autocast(x.device):
-            y, ones_response = self._parts(x.to(self._precision.work), t, *tensors)
-            if ones_response is not None:
-                if t is None:
-                    raise ConfigError("This convolution has a time channel: call it with the time t.")
-                y = add_time(y, t, ones_response)
-            return y.to(self._precision.out)
+            here = self._at(t, *tensors)
+            return self._finish(self._linear(here, x), t, here.time_map)
+
+    def after(self, norm_act: NormAct, x: Tensor, t: Tensor | float | None) -> Tensor:
+        with without_autocast(x.device):
+            here = self._at(t, *self.tensors)
+        if here.operator.fused is None:
+            x = norm_act.plain(x)  # under autocast, which has its own opinion on norms
+            with without_autocast(x.device):
+                return self._finish(self._linear(here, x), t, here.time_map)
+        with without_autocast(x.device):
+            x = x.to(self._precision.work)
+            rest, time, time_map = here.time_map, None, None
+            if rest is not None and rest.shape[0] == 1:  # one map for all samples: the kernels add it
+                rest, time, time_map = None, torch.as_tensor(_known(t), dtype=x.dtype, device=x.device), rest[0]
+            return self._finish(here.operator.fused(norm_act, x, here.bias, time, time_map, *here.tensors), t, rest)
+
+    def _linear(self, here: Applied, x: Tensor) -> Tensor:
+        x = x.to(self._precision.work)
+        bias = None if here.bias is None else here.bias.to(x.dtype)
+        return here.operator.linear(x, bias, *[value.to(x.dtype) for value in here.tensors])
+
+    def _finish(self, y: Tensor, t: Tensor | float | None, time_map: Tensor | None) -> Tensor:
+        y = y if time_map is None else add_time(y, _known(t), time_map)
+        return y.to(self._precision.out)
 
     def __call__(self, x: Tensor, t: Tensor | float | None = None) -> Tensor:
         return self.apply(x, t, *self.tensors)
@@ -136,33 +173,30 @@ class FilterConv2d(nn.Module):
         return frozen
 
     def _realise_once(self, kernel: Kernel, geometry: Geometry, precision: Precision) -> RealisedConv:
-        operator, ones_response = self._operator(kernel, geometry, precision)
+        operator, time_map = self._operator(kernel, geometry, precision)
         count = len(operator.tensors)
-        has_bias, has_time = self.bias is not None, ones_response is not None
 
-        def parts(x: Tensor, t: Tensor | float | None, *tensors: Tensor) -> tuple[Tensor, Tensor | None]:
-            work = [value.to(x.dtype) for value in tensors[: count + has_bias]]
-            y = operator.linear(x, work[count] if has_bias else None, *work[:count])
-            return y, tensors[-1] if has_time else None
+        def at(t: Tensor | float | None, *tensors: Tensor) -> Applied:
+            last = tensors[-1] if time_map is not None else None
+            return Applied(operator, tensors[:count], None if self.bias is None else tensors[count], last)
 
-        extra = (self.bias,) if self.bias is not None else ()
-        extra += (ones_response,) if ones_response is not None else ()
-        return RealisedConv((*operator.tensors, *extra), parts, [operator.route], precision)
+        extra = tuple(value for value in (self.bias, time_map) if value is not None)
+        return RealisedConv((*operator.tensors, *extra), at, [operator.route], precision, _layout(operator.route == "native"))
 
     def _realise_at_each_time(self, state: dict[str, Tensor], host: object, geometry: Geometry, precision: Precision) -> RealisedConv:
         names = list(state)
         routes: list[str] = []
 
-        def parts(x: Tensor, t: Tensor | float | None, *tensors: Tensor) -> tuple[Tensor, Tensor | None]:
+        def at(t: Tensor | float | None, *tensors: Tensor) -> Applied:
             kernel = self.filter.kernel(dict(zip(names, tensors, strict=False)), t, host)
-            operator, ones_response = self._operator(kernel, geometry, precision)
+            operator, time_map = self._operator(kernel, geometry, precision)
             if operator.route not in routes:
                 routes.append(operator.route)
-            bias = tensors[-1].to(x.dtype) if self.bias is not None else None
-            return operator.linear(x, bias, *[value.to(x.dtype) for value in operator.tensors]), ones_response
+            return Applied(operator, operator.tensors, None if self.bias is None else tensors[-1], time_map)
 
         extra = (self.bias,) if self.bias is not None else ()
-        return RealisedConv((*state.values(), *extra), parts, routes, precision)
+        native = self.filter.jet_order is not None and self.route in ("auto", "native") and why_not_native(precision) is None
+        return RealisedConv((*state.values(), *extra), at, routes, precision, _layout(native))
 
     def _operator(self, kernel: Kernel, geometry: Geometry, precision: Precision) -> tuple[Operator, Tensor | None]:
         """The route for the map's channels and, with a time channel, the response of that channel's kernel to a map of ones."""
@@ -171,7 +205,8 @@ class FilterConv2d(nn.Module):
         if not self.time_channel:
             return _make_operator(route, kernel, geometry), None
         operator = _make_operator(route, kernel.inputs(1, self.filter.in_channels), geometry)
-        of_time = _make_operator(route, kernel.inputs(0, 1), geometry)
+        # One channel of ones: dense, which is the same sampled kernel, or the hybrid route's own.
+        of_time = _make_operator("hybrid" if route == "hybrid" else "dense", kernel.inputs(0, 1), geometry)
         reference = of_time.tensors[0]
         ones = torch.ones(1, 1, geometry.height, geometry.width, dtype=reference.dtype, device=reference.device)
         return operator, of_time.linear(ones, None, *of_time.tensors)
@@ -181,6 +216,8 @@ class FilterConv2d(nn.Module):
             return "hybrid"
         if self.route == "auto" or kernel.batched:
             return choose_route(kernel, geometry, (self.in_channels, self.out_channels), precision)
+        if self.route == "native" and (reason := why_not_native(precision)) is not None:
+            raise ConfigError(f'route="native" cannot be taken: {reason}. Leave route="auto", which takes it where it can.')
         return self.route
 
     def extra_repr(self) -> str:
@@ -195,6 +232,8 @@ def _make_operator(route: str, kernel: Kernel, geometry: Geometry) -> Operator:
         return dense_operator(kernel, geometry)
     if not isinstance(kernel, JetKernel):
         raise ConfigError(f"the {route} route needs the factors of an N-jet, a JetKernel; the filter made a {type(kernel).__name__}.")
+    if route == "native":
+        return native_operator(kernel, geometry)
     if route == "separable":
         return separable_operator(kernel, geometry)
     # Per sample, the same discretisation as one grouped convolution.
@@ -214,6 +253,16 @@ def _check_padding(filter: Filter, padding: str | int) -> None:
 def _at_least_float32(value: Tensor) -> Tensor:
     """Gaussians are sampled in float32 or better, whatever the model's dtype."""
     return value if value.dtype in (torch.float32, torch.float64) else value.float()
+
+
+def _known(t: Tensor | float | None) -> Tensor | float:
+    if t is None:
+        raise ConfigError("This convolution has a time channel: call it with the time t.")
+    return t
+
+
+def _layout(native: bool) -> torch.memory_format:
+    return torch.channels_last if native else torch.contiguous_format
 
 
 def add_time(y: Float[Tensor, "batch out h w"], t: Tensor | float, ones_response: Float[Tensor, "samples out h w"]) -> Tensor:

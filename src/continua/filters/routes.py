@@ -1,11 +1,12 @@
-"""How a realised kernel is applied to a map of known size, and by which of three routes.
+"""How a realised kernel is applied to a map of known size, and by which of four routes.
 
+    native      an N-jet by its one-dimensional factors, in C++ (`continua.native`)
     dense       sample the kernel, one `conv2d` (below)
     separable   an N-jet by its one-dimensional factors (separable.py)
     hybrid      blur, then small differences: another discretisation of an N-jet (hybrid.py)
 
-Each makes an `Operator` for a `Geometry`; in which dtype it computes is its `Precision`. Dense or separable is chosen by a fixed rule, so
-that the same run always takes the same one. Costs are in multiply–adds of a dense convolution per output pixel, with C_in, C_out channels,
+Each makes an `Operator` for a `Geometry`; in which dtype it computes is its `Precision`. The native route is taken wherever it can be. Else
+dense or separable is chosen by a fixed rule, so that the same run always takes the same one. Costs are in multiply–adds of a dense convolution per output pixel, with C_in, C_out channels,
 a kernel of k×k' taps, basis functions and derivatives counted by the order N, on a map of H×W:
 
     dense       k k' C_in C_out
@@ -26,18 +27,21 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from continua.errors import ConfigError
 from continua.filters.filter import Filter
 from continua.filters.kernel import JetKernel, Kernel
 from continua.machine import usable
+from continua.native import MOST_ORDERS, Absent, find_library, norm_act_conv
 
-ROUTES = ("auto", "dense", "separable")
+ROUTES = ("auto", "native", "dense", "separable")
 DISCRETISATIONS = ("sampled", "hybrid")
 SLOWDOWN = 1.5
 PASSES = 130
 PASSES_WITH_MATRIX_UNITS = 240
+FEWEST_CHANNELS = 4
+"""Below this many input channels the native kernels, which fill up whole vectors of channels, do too much for nothing."""
 
 CHUNK = 1 << 19
 """Elements of a map per chunk on a CPU: the few maps a step works on then stay in the second- and third-level caches."""
@@ -55,11 +59,24 @@ class Geometry:
 
 @dataclass(frozen=True)
 class Operator:
-    """`linear(x, bias, *tensors)` applies the kernel; `tensors` are differentiable functions of the filter's state."""
+    """`linear(x, bias, *tensors)` applies the kernel; `tensors` are differentiable functions of the filter's state.
+
+    `fused(norm_act, x, bias, t, time_map, *tensors)`, where a route has it, is norm → activation → convolution → time term in one.
+    """
 
     route: str
     tensors: tuple[Tensor, ...]
     linear: Callable[..., Tensor]
+    fused: Callable[..., Tensor] | None = None
+
+
+@dataclass(frozen=True)
+class NormAct:
+    """What happens to a map before it is convolved: a group norm, then an activation; and both in plain operations."""
+
+    norm: nn.GroupNorm
+    activation: str
+    plain: Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -89,8 +106,10 @@ def check_route(filter: Filter, route: str, discretisation: str) -> None:
         raise ConfigError(f"route is one of {', '.join(ROUTES)}; got {route!r}.")
     if discretisation not in DISCRETISATIONS:
         raise ConfigError(f"discretisation is one of {', '.join(DISCRETISATIONS)}; got {discretisation!r}.")
-    if route == "separable" and filter.jet_order is None:
-        raise ConfigError(f'route="separable" needs an N-jet with one σ per layer; {type(filter).__name__} has the dense route only.')
+    if route in ("native", "separable") and filter.jet_order is None:
+        raise ConfigError(f'route="{route}" needs an N-jet with one σ per layer; {type(filter).__name__} has the dense route only.')
+    if route == "native" and filter.jet_order is not None and filter.jet_order > MOST_ORDERS:
+        raise ConfigError(f'route="native" needs an order of at most {MOST_ORDERS}; got {filter.jet_order}. Leave route="auto".')
     if discretisation == "hybrid" and (filter.jet_order is None or filter.jet_order > 2):
         raise ConfigError(
             f'discretisation="hybrid" needs an N-jet of order at most 2 with one σ per layer; got {filter}. Use discretisation="sampled".'
@@ -100,7 +119,9 @@ def check_route(filter: Filter, route: str, discretisation: str) -> None:
 
 
 def choose_route(kernel: Kernel, geometry: Geometry, channels: tuple[int, int], precision: Precision) -> str:
-    """ "dense" or "separable", by the rule above."""
+    """ "native", "dense" or "separable", by the rules above."""
+    if suits_native(kernel, geometry) and channels[0] >= FEWEST_CHANNELS and why_not_native(precision) is None:
+        return "native"
     if not isinstance(kernel, JetKernel) or kernel.sharing != "layer" or geometry.padding is not None:
         return "dense"
     height, width, (c_in, c_out), order = geometry.height, geometry.width, channels, kernel.order
@@ -111,6 +132,44 @@ def choose_route(kernel: Kernel, geometry: Geometry, channels: tuple[int, int], 
     passes = PASSES_WITH_MATRIX_UNITS if matrix_units else PASSES
     separable = SLOWDOWN * multiplies + passes * (c_in + c_out)
     return "separable" if separable < taps * c_in * c_out else "dense"
+
+
+def why_not_native(precision: Precision) -> str | None:
+    """What keeps maps of this dtype and device from the native kernels; None if nothing does."""
+    if precision.device.type != "cpu":
+        return f"the kernels run on CPUs, and the map is on {precision.device}"
+    if precision.work not in (torch.float32, torch.float64):
+        return f"the kernels compute in float32 and float64, and the map is {precision.work}"
+    if torch.compiler.is_exporting():
+        return "an exported graph holds plain operations only"
+    return why_no_library()
+
+
+def why_no_library() -> str | None:
+    """What keeps the native kernels from running on this machine; None if nothing does."""
+    library = find_library()
+    return library.reason if isinstance(library, Absent) else None
+
+
+def suits_native(kernel: Kernel, geometry: Geometry) -> bool:
+    """Whether the kernels know this kind of filter: an N-jet with one σ for the layer or for each sample, and zeros around the map."""
+    jet = isinstance(kernel, JetKernel) and kernel.sharing in ("layer", "sample") and kernel.order <= MOST_ORDERS
+    return jet and geometry.padding is None
+
+
+def native_operator(kernel: JetKernel, geometry: Geometry) -> Operator:
+    """Apply `kernel` by its factors, in C++; taps that can never touch the map are left out."""
+    kernel = kernel.cropped(geometry.height - 1, geometry.width - 1)
+    stride = geometry.stride
+
+    def convolve(x: Tensor, bias: Tensor | None, alpha: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
+        return norm_act_conv(x, None, None, alpha, rows, cols, bias, stride=stride)
+
+    def fused(before: NormAct, x: Tensor, bias: Tensor | None, t: Tensor | None, time_map: Tensor | None, *factors: Tensor) -> Tensor:
+        norm, options = before.norm, dict(activation=before.activation, stride=stride)
+        return norm_act_conv(x, norm.weight, norm.bias, *factors, bias, t, time_map, groups=norm.num_groups, eps=norm.eps, **options)
+
+    return Operator("native", (kernel.alpha, kernel.rows, kernel.cols), convolve, fused)
 
 
 def dense_operator(kernel: Kernel, geometry: Geometry) -> Operator:
@@ -169,5 +228,6 @@ def fast_on_cpu(dtype: torch.dtype) -> bool:
     return name is None or usable(name)
 
 
-# What `torch.compiler.assume_constant_result` sets, without its import of the whole compiler: a probe cannot be traced.
+# What `torch.compiler.assume_constant_result` sets, without its import of the whole compiler: a probe and a library cannot be traced.
 fast_on_cpu._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
+why_no_library._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]

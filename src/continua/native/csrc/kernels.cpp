@@ -1,0 +1,403 @@
+// The operators for one instruction set: compiled once for each, under a namespace of its own (-DCONTINUA_ISA=...).
+#include "jet.h"
+#include "maps.h"
+#include "work.h"
+#include <new>
+
+namespace CONTINUA_ISA {
+
+// Memory of one thread, kept between calls.
+struct Room {
+  char *start = nullptr;
+  size_t size = 0, used = 0;
+  ~Room() { ::operator delete[](start, std::align_val_t(64)); }
+  void reserve(size_t bytes) {
+    if (bytes > size) {
+      ::operator delete[](start, std::align_val_t(64));
+      start = nullptr, size = 0;
+      start = (char *)::operator new[](bytes, std::align_val_t(64));
+      size = bytes;
+    }
+    used = 0;
+  }
+  // Memory beyond this is given back after a call.
+  static constexpr size_t KEPT = 32 << 20;
+  void trim() {
+    if (size > KEPT) ::operator delete[](start, std::align_val_t(64)), start = nullptr, size = 0;
+  }
+  template <class T> T *take(size_t count) {
+    T *at = (T *)(start + used);
+    used += (count * sizeof(T) + 63) / 64 * 64;
+    return at;
+  }
+};
+static thread_local Room room; // of one image at work
+static thread_local Room hall; // of one call: what all images share
+
+template <class T> struct Convolution {
+  const NormActConv &op;
+  Jet jet;
+  int cp, op_, K, pixels, out_pixels;
+  size_t packed, taps_y, taps_x;
+
+  explicit Convolution(const NormActConv &given) : op(given) {
+    cp = padded<T>(op.in), op_ = padded<T>(op.out);
+    jet = Jet{op.order, op.height, op.width, op.stride, op.reach_y, op.reach_x, cp, op_};
+    K = jet.basis() * cp;
+    pixels = op.height * op.width, out_pixels = jet.out_height() * jet.out_width();
+    packed = (size_t)K * op_;
+    taps_y = (size_t)jet.derivatives() * (2 * op.reach_y + 1), taps_x = (size_t)jet.derivatives() * (2 * op.reach_x + 1);
+  }
+  const T *rows(int n) const { return (const T *)op.rows + n * op.rows_sample; }
+  const T *cols(int n) const { return (const T *)op.cols + n * op.cols_sample; }
+  const T *alpha(int n) const { return (const T *)op.alpha + n * op.alpha_sample; }
+  T time(int n) const { return ((const T *)op.t)[op.times == 1 ? 0 : n]; }
+
+  // Where (i, j) stands in the caller's order, (0, N), (0, N - 1), ..., (0, 0), (1, N - 1), ...
+  int given_place(int i, int j) const { return jet.row_of(i) + (op.order - i - j); }
+
+  // The coefficients as one matrix (basis * in, out), padded.
+  void stack(const T *alpha, T *to) const {
+    std::memset(to, 0, sizeof(T) * packed);
+    for (int i = 0; i <= op.order; i++)
+      for (int j = 0; i + j <= op.order; j++)
+        for (int c = 0; c < op.in; c++)
+          std::memcpy(to + ((size_t)(jet.row_of(i) + j) * cp + c) * op_, alpha + ((size_t)given_place(i, j) * op.in + c) * op.out,
+                      sizeof(T) * op.out);
+  }
+  void unstack(const T *from, T *alpha) const {
+    for (int i = 0; i <= op.order; i++)
+      for (int j = 0; i + j <= op.order; j++)
+        for (int c = 0; c < op.in; c++)
+          std::memcpy(alpha + ((size_t)given_place(i, j) * op.in + c) * op.out, from + ((size_t)(jet.row_of(i) + j) * cp + c) * op_,
+                      sizeof(T) * op.out);
+  }
+  void transpose(const T *B, T *to) const {
+    for (int k = 0; k < K; k++)
+      for (int o = 0; o < op_; o++) to[(size_t)o * K + k] = B[(size_t)k * op_ + o];
+  }
+
+  size_t forward_bytes() const {
+    const size_t band = jet.band<T>();
+    size_t n = 2 * (size_t)pixels * cp + 4 * cp;
+    n += band * jet.width * jet.derivatives() * cp + band * jet.out_width() * K + (size_t)out_pixels * op_;
+    n += op.alpha_sample ? 2 * packed : 0;
+    return n * sizeof(T) + 64 * 16;
+  }
+
+  // The input of image n in our layout: the caller's own memory where it has that layout already.
+  const T *input(int n, T *space) const {
+    const T *x = (const T *)op.x + n * op.x_strides.sample;
+    if (in_place<T>(op.x_strides, op.in, op.width)) return x;
+    gather(x, op.x_strides, op.in, op.height, op.width, space);
+    return space;
+  }
+
+  void normalised(const T *X, const Moments<T> &m, T *S) const {
+    if (op.groups) moments(X, pixels, op.in, op.groups, (const T *)op.gamma, (const T *)op.beta, op.eps, m);
+    normalise(op.activation, X, pixels, cp, op.groups ? m.scale : nullptr, m.shift, S);
+  }
+
+  template <int D> void forward(int n, const T *shared) const {
+    room.reserve(forward_bytes());
+    T *own = room.take<T>((size_t)pixels * cp), *S = room.take<T>((size_t)pixels * cp);
+    const Moments<T> m{room.take<T>(cp), room.take<T>(cp), room.take<T>(cp), room.take<T>(cp)};
+    const int band = jet.band<T>(), wide = jet.out_width();
+    T *F = room.take<T>((size_t)band * jet.width * D * cp), *E = room.take<T>((size_t)band * wide * K), *Y = room.take<T>((size_t)out_pixels * op_);
+    const T *B = shared;
+    if (op.alpha_sample) {
+      T *stacked = room.take<T>(packed), *panels = room.take<T>(packed);
+      stack(alpha(n), stacked);
+      pack_panels(K, op_, stacked, op_, panels);
+      B = panels;
+    }
+    const T *X = input(n, own);
+    if (!op.groups && op.activation == IDENTITY)
+      S = (T *)X;
+    else
+      normalised(X, m, S);
+    T *y = (T *)op.y + n * op.y_strides.sample;
+    const bool direct = in_place<T>(op.y_strides, op.out, wide);
+    if (direct) Y = y;
+    for (int first = 0; first < jet.out_height(); first += band) {
+      const int count = std::min(band, jet.out_height() - first);
+      filter_rows<T, D>(jet, S, rows(n), first, count, F);
+      filter_columns<T, D>(jet, F, cols(n), count, E);
+      multiply(count * wide, op_, K, E, K, B, Y + (size_t)first * wide * op_, op_);
+    }
+    finish(n, Y);
+    if (!direct) scatter(Y, op.out, jet.out_height(), wide, y, op.y_strides);
+  }
+
+  // Bias and t m. The map of m is given channels first, as PyTorch holds it.
+  void finish(int n, T *Y) const {
+    if (op.bias)
+      for (int p = 0; p < out_pixels; p++)
+        for (int o = 0; o < op.out; o++) Y[(size_t)p * op_ + o] += ((const T *)op.bias)[o];
+    if (op.times) {
+      const T t = time(n), *m = (const T *)op.time_map;
+      for (int p = 0; p < out_pixels; p++)
+        for (int o = 0; o < op.out; o++) Y[(size_t)p * op_ + o] += t * m[(size_t)p * op.out + o];
+    }
+  }
+
+  // Sums over the images of one part of the batch; parts do not depend on the number of threads, so neither do the results.
+  struct Sums {
+    T *alpha, *gamma, *beta, *bias, *time_map;
+    Vec<T> *rows, *cols;
+  };
+  size_t sums_size() const {
+    const int W = Simd<T>::width;
+    return packed + 2 * cp + op_ + (op.g_time_map ? (size_t)out_pixels * op_ : 0) + W * (taps_y + taps_x) + 8 * 16;
+  }
+  Sums sums(T *at) const {
+    auto take = [&](size_t count) {
+      T *here = at;
+      at += (count + 15) / 16 * 16;
+      return here;
+    };
+    Sums s;
+    const int W = Simd<T>::width;
+    s.rows = (Vec<T> *)take(W * taps_y), s.cols = (Vec<T> *)take(W * taps_x);
+    s.alpha = take(packed), s.gamma = take(cp), s.beta = take(cp), s.bias = take(op_);
+    s.time_map = op.g_time_map ? take((size_t)out_pixels * op_) : nullptr;
+    return s;
+  }
+
+  size_t backward_bytes() const {
+    const size_t band = jet.band<T>(), D = jet.derivatives();
+    size_t n = 3 * (size_t)pixels * cp + 10 * cp + (size_t)out_pixels * op_;
+    n += (band + jet.out_height()) * jet.width * D * cp + 2 * band * jet.out_width() * K + wide_taps_size(jet);
+    n += op.alpha_sample ? 2 * packed : 0;
+    return n * sizeof(T) + 64 * 24;
+  }
+
+  template <int D> void backward(int n, const T *shared, const Sums &s) const {
+    room.reserve(backward_bytes());
+    T *own = room.take<T>((size_t)pixels * cp), *S = room.take<T>((size_t)pixels * cp), *gS = room.take<T>((size_t)pixels * cp);
+    const Moments<T> m{room.take<T>(cp), room.take<T>(cp), room.take<T>(cp), room.take<T>(cp)};
+    T *sum_g = room.take<T>(cp), *sum_gx = room.take<T>(cp), *means = room.take<T>(2 * cp), *G = room.take<T>((size_t)out_pixels * op_);
+    const int band = jet.band<T>(), wide = jet.out_width();
+    T *F = room.take<T>((size_t)band * jet.width * D * cp), *Q = room.take<T>((size_t)jet.out_height() * jet.width * D * cp);
+    T *wide_taps = room.take<T>(wide_taps_size(jet)), *E = room.take<T>((size_t)band * wide * K), *gE = room.take<T>((size_t)band * wide * K);
+    const T *BT = shared;
+    if (op.alpha_sample) {
+      T *stacked = room.take<T>(packed), *turned = room.take<T>(packed);
+      stack(alpha(n), stacked);
+      transpose(stacked, turned);
+      pack_panels(op_, K, turned, K, stacked);
+      BT = stacked;
+    }
+    const T *X = input(n, own), *gy = (const T *)op.gy + n * op.gy_strides.sample;
+    const bool plain = !op.groups && op.activation == IDENTITY;
+    if (plain)
+      S = (T *)X;
+    else
+      normalised(X, m, S);
+    if (in_place<T>(op.gy_strides, op.out, wide))
+      G = (T *)gy;
+    else
+      gather(gy, op.gy_strides, op.out, jet.out_height(), wide, G);
+    last_terms_backward(n, G, s);
+    const bool taps = op.g_rows || op.g_cols, inward = op.gx || op.g_gamma || op.g_beta;
+    T *gx = op.gx ? (T *)op.gx + n * op.gx_strides.sample : nullptr;
+    const bool direct = gx && in_place<T>(op.gx_strides, op.in, op.width);
+    if (direct) gS = gx;
+    for (int first = 0; first < jet.out_height(); first += band) {
+      const int count = std::min(band, jet.out_height() - first), M = count * wide;
+      const T *g = G + (size_t)first * wide * op_;
+      if (op.g_alpha || taps) filter_rows<T, D>(jet, S, rows(n), first, count, F);
+      if (op.g_alpha) {
+        filter_columns<T, D>(jet, F, cols(n), count, E);
+        add_transposed(M, op_, K, E, K, g, op_, s.alpha, op_);
+      }
+      if (!inward && !taps) continue;
+      multiply(M, K, op_, g, op_, BT, gE, K);
+      if (taps) column_taps<T, D>(jet, gE, F, count, s.cols);
+      T *q = Q + (size_t)first * jet.width * D * cp;
+      spread_columns<T, D>(jet, gE, cols(n), count, q);
+      if (taps) row_taps<T, D>(jet, q, S, first, count, s.rows);
+    }
+    if (!inward) return;
+    spread_rows<T, D>(jet, Q, rows(n), wide_taps, gS);
+    if (!plain) activation_backward(op.activation, X, S, gS, pixels, cp, op.groups ? &m : nullptr, sum_g, sum_gx);
+    if (op.groups) {
+      for (int c = 0; c < cp; c++) s.beta[c] += sum_g[c], s.gamma[c] += sum_gx[c];
+      norm_backward(X, gS, pixels, op.in, op.groups, (const T *)op.gamma, m, sum_g, sum_gx, means);
+    }
+    if (gx && !direct) scatter(gS, op.in, op.height, op.width, gx, op.gx_strides);
+  }
+
+  void last_terms_backward(int n, const T *G, const Sums &s) const {
+    const int W = Simd<T>::width;
+    if (op.g_bias)
+      for (int p = 0; p < out_pixels; p++)
+        for (int o = 0; o < op_; o += W) store(s.bias + o, load(s.bias + o) + load(G + (size_t)p * op_ + o));
+    if (op.times && op.g_time_map) {
+      const T t = time(n);
+      for (size_t i = 0; i < (size_t)out_pixels * op_; i += W) store(s.time_map + i, load(s.time_map + i) + t * load(G + i));
+    }
+    if (op.times && op.g_t) {
+      const T *m = (const T *)op.time_map;
+      double total = 0;
+      for (int p = 0; p < out_pixels; p++) {
+        T line = 0;
+        for (int o = 0; o < op.out; o++) line += G[(size_t)p * op_ + o] * m[(size_t)p * op.out + o];
+        total += (double)line;
+      }
+      ((T *)op.g_t)[n] = (T)total;
+    }
+  }
+};
+
+
+#define CONTINUA_BY_ORDER(call) \
+  switch (conv.op.order) {      \
+  case 0: call(1); break;       \
+  case 1: call(2); break;       \
+  case 2: call(3); break;       \
+  case 3: call(4); break;       \
+  default: call(5); break;      \
+  }
+
+template <class T> static void forward(const NormActConv &op, Parallel parallel) {
+  const Convolution<T> conv(op);
+  hall.reserve(2 * (conv.packed * sizeof(T) + 64));
+  T *stacked = hall.take<T>(conv.packed), *panels = hall.take<T>(conv.packed);
+  if (!op.alpha_sample) {
+    conv.stack((const T *)op.alpha, stacked);
+    pack_panels(conv.K, conv.op_, stacked, conv.op_, panels);
+  }
+  each(op.batch, op.threads, parallel, [&](int n) {
+#define CONTINUA_FORWARD(D) conv.template forward<D>(n, panels)
+    CONTINUA_BY_ORDER(CONTINUA_FORWARD)
+#undef CONTINUA_FORWARD
+  });
+}
+
+// The sums of all parts, first to last, into the caller's tensors; of coefficients and taps part by part where every sample has its own.
+template <class T> static void collect(const Convolution<T> &conv, T *all, size_t size, int parts, Parallel parallel) {
+  const NormActConv &op = conv.op;
+  const int W = Simd<T>::width;
+  auto taps = [&](const Vec<T> *sums, size_t count, T *to, bool fresh) {
+    for (size_t i = 0; i < count; i++) to[i] = (fresh ? T(0) : to[i]) + sum<T>(sums[i]);
+  };
+  auto add = [&](T *to, const T *from, size_t count) {
+    for (size_t i = 0; i < count; i += W) store(to + i, load(to + i) + load(from + i));
+  };
+  typename Convolution<T>::Sums first = conv.sums(all);
+  for (int part = 0; part < parts; part++) {
+    const typename Convolution<T>::Sums s = conv.sums(all + size * part);
+    if (op.g_rows) taps(s.rows, conv.taps_y, (T *)op.g_rows + part * op.rows_sample, part == 0 || op.rows_sample);
+    if (op.g_cols) taps(s.cols, conv.taps_x, (T *)op.g_cols + part * op.cols_sample, part == 0 || op.cols_sample);
+    if (op.g_alpha && op.alpha_sample) conv.unstack(s.alpha, (T *)op.g_alpha + part * op.alpha_sample);
+    if (part == 0) continue;
+    add(first.gamma, s.gamma, conv.cp), add(first.beta, s.beta, conv.cp), add(first.bias, s.bias, conv.op_);
+    if (op.g_time_map) add(first.time_map, s.time_map, (size_t)conv.out_pixels * conv.op_);
+  }
+  if (op.g_alpha && !op.alpha_sample) {
+    each(conv.K / W, op.threads, parallel, [&](int slice) {
+      const size_t from = (size_t)slice * W * conv.op_;
+      for (int part = 1; part < parts; part++) add(first.alpha + from, conv.sums(all + size * part).alpha + from, (size_t)W * conv.op_);
+    });
+    conv.unstack(first.alpha, (T *)op.g_alpha);
+  }
+  if (op.g_gamma) std::memcpy(op.g_gamma, first.gamma, sizeof(T) * op.in);
+  if (op.g_beta) std::memcpy(op.g_beta, first.beta, sizeof(T) * op.in);
+  if (op.g_bias) std::memcpy(op.g_bias, first.bias, sizeof(T) * op.out);
+  if (op.g_time_map)
+    for (int p = 0; p < conv.out_pixels; p++)
+      std::memcpy((T *)op.g_time_map + (size_t)p * op.out, first.time_map + (size_t)p * conv.op_, sizeof(T) * op.out);
+}
+
+// Into how many parts a batch is cut for sums over it: each large enough that clearing and adding its sums costs little beside making them.
+static int parts_of(int batch, int pixels) { return std::clamp((int)std::min<int64_t>((int64_t)batch * pixels / 256, 32), 1, std::max(1, batch)); }
+
+template <class T> static void backward(const NormActConv &op, Parallel parallel) {
+  const Convolution<T> conv(op);
+  const bool apart = op.alpha_sample || op.rows_sample || op.cols_sample; // every sample has its own kernel: nothing of it is summed
+  const int parts = apart ? op.batch : parts_of(op.batch, conv.out_pixels);
+  const size_t size = (conv.sums_size() + 15) / 16 * 16;
+  hall.reserve(2 * (conv.packed * sizeof(T) + 64) + size * parts * sizeof(T));
+  T *stacked = hall.take<T>(conv.packed), *turned = hall.take<T>(conv.packed), *all = hall.take<T>(size * parts);
+  if (!op.alpha_sample) {
+    conv.stack((const T *)op.alpha, stacked);
+    conv.transpose(stacked, turned);
+    pack_panels(conv.op_, conv.K, turned, conv.K, stacked);
+  }
+  each(parts, op.threads, parallel, [&](int part) {
+    T *at = all + size * part;
+    std::memset(at, 0, sizeof(T) * size);
+    const typename Convolution<T>::Sums sums = conv.sums(at);
+    for (int n = (int)((int64_t)op.batch * part / parts); n < (int)((int64_t)op.batch * (part + 1) / parts); n++) {
+#define CONTINUA_BACKWARD(D) conv.template backward<D>(n, stacked, sums)
+      CONTINUA_BY_ORDER(CONTINUA_BACKWARD)
+#undef CONTINUA_BACKWARD
+    }
+  });
+  collect(conv, all, size, parts, parallel);
+}
+
+template <class T> static const T *gathered(const void *x, const MapStrides &s, int n, const NormAct &op, T *own) {
+  const T *at = (const T *)x + n * s.sample;
+  if (in_place<T>(s, op.channels, op.width)) return at;
+  gather(at, s, op.channels, op.height, op.width, own);
+  return own;
+}
+
+template <class T> static void norm_act(const NormAct &op, Parallel parallel) {
+  const int cp = padded<T>(op.channels), pixels = op.height * op.width;
+  each(op.batch, op.threads, parallel, [&](int n) {
+    room.reserve(((size_t)2 * pixels * cp + 4 * cp) * sizeof(T) + 64 * 8);
+    T *own = room.take<T>((size_t)pixels * cp), *Y = room.take<T>((size_t)pixels * cp);
+    const Moments<T> m{room.take<T>(cp), room.take<T>(cp), room.take<T>(cp), room.take<T>(cp)};
+    const T *X = gathered<T>(op.x, op.x_strides, n, op, own);
+    T *y = (T *)op.y + n * op.y_strides.sample;
+    const bool direct = in_place<T>(op.y_strides, op.channels, op.width);
+    if (direct) Y = y;
+    moments(X, pixels, op.channels, op.groups, (const T *)op.gamma, (const T *)op.beta, op.eps, m);
+    normalise(op.activation, X, pixels, cp, m.scale, m.shift, Y);
+    if (!direct) scatter(Y, op.channels, op.height, op.width, y, op.y_strides);
+  });
+}
+
+template <class T> static void norm_act_vjp(const NormAct &op, Parallel parallel) {
+  const int cp = padded<T>(op.channels), pixels = op.height * op.width, parts = parts_of(op.batch, pixels);
+  hall.reserve(sizeof(T) * (size_t)parts * 2 * cp + 64);
+  T *sums = hall.take<T>((size_t)parts * 2 * cp);
+  each(parts, op.threads, parallel, [&](int part) {
+    T *g_gamma = sums + (size_t)part * 2 * cp, *g_beta = g_gamma + cp;
+    std::memset(g_gamma, 0, sizeof(T) * 2 * cp);
+    for (int n = (int)((int64_t)op.batch * part / parts); n < (int)((int64_t)op.batch * (part + 1) / parts); n++) {
+      room.reserve(((size_t)3 * pixels * cp + 8 * cp) * sizeof(T) + 64 * 12);
+      T *own = room.take<T>((size_t)pixels * cp), *g = room.take<T>((size_t)pixels * cp), *S = room.take<T>((size_t)pixels * cp);
+      const Moments<T> m{room.take<T>(cp), room.take<T>(cp), room.take<T>(cp), room.take<T>(cp)};
+      T *sum_g = room.take<T>(cp), *sum_gx = room.take<T>(cp), *means = room.take<T>(2 * cp);
+      const T *X = gathered<T>(op.x, op.x_strides, n, op, own);
+      gather((const T *)op.gy + n * op.gy_strides.sample, op.gy_strides, op.channels, op.height, op.width, g);
+      moments(X, pixels, op.channels, op.groups, (const T *)op.gamma, (const T *)op.beta, op.eps, m);
+      if (op.activation == RELU || op.activation == CELU) normalise(op.activation, X, pixels, cp, m.scale, m.shift, S); // their slopes follow from it
+      activation_backward(op.activation, X, S, g, pixels, cp, &m, sum_g, sum_gx);
+      for (int c = 0; c < cp; c++) g_beta[c] += sum_g[c], g_gamma[c] += sum_gx[c];
+      norm_backward(X, g, pixels, op.channels, op.groups, (const T *)op.gamma, m, sum_g, sum_gx, means);
+      if (op.gx) scatter(g, op.channels, op.height, op.width, (T *)op.gx + n * op.gx_strides.sample, op.gx_strides);
+    }
+  });
+  for (int c = 0; c < op.channels; c++) {
+    T a = 0, b = 0;
+    for (int part = 0; part < parts; part++) a += sums[(size_t)part * 2 * cp + c], b += sums[(size_t)part * 2 * cp + cp + c];
+    if (op.g_gamma) ((T *)op.g_gamma)[c] = a;
+    if (op.g_beta) ((T *)op.g_beta)[c] = b;
+  }
+}
+
+void run(int what, const void *op, int dtype, Parallel parallel) {
+  const bool narrow = dtype == 32;
+  if (what == 0) narrow ? forward<float>(*(const NormActConv *)op, parallel) : forward<double>(*(const NormActConv *)op, parallel);
+  if (what == 1) narrow ? backward<float>(*(const NormActConv *)op, parallel) : backward<double>(*(const NormActConv *)op, parallel);
+  if (what == 2) narrow ? norm_act<float>(*(const NormAct *)op, parallel) : norm_act<double>(*(const NormAct *)op, parallel);
+  if (what == 3) narrow ? norm_act_vjp<float>(*(const NormAct *)op, parallel) : norm_act_vjp<double>(*(const NormAct *)op, parallel);
+  hall.trim();
+}
+
+} // namespace CONTINUA_ISA

@@ -1,0 +1,126 @@
+"""The compiled library: found beside this file, loaded at first use, its structures field by field as `csrc/api.h` has them."""
+
+import ctypes
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+OFF = "CONTINUA_NATIVE"
+"""Environment variable: "off" leaves the native kernels alone; avx512, avx2 or portable ask for that build of them."""
+
+
+class MapStrides(ctypes.Structure):
+    """Strides of a map in elements."""
+
+    _fields_ = [(name, ctypes.c_int64) for name in ("sample", "channel", "row", "column")]
+
+    @classmethod
+    def of(cls, x: Tensor) -> "MapStrides":
+        return cls(*x.stride())
+
+
+def _fields(text: str, kinds: dict[str, type]) -> list[tuple[str, type]]:
+    """`"int: a b, pointer: c"` as the fields of a structure."""
+    groups = [group.split(":") for group in text.split(",")]
+    return [(name, kinds[kind.strip()]) for kind, names in groups for name in names.split()]
+
+
+_KINDS: dict[str, type] = {
+    "int": ctypes.c_int32,
+    "long": ctypes.c_int64,
+    "double": ctypes.c_double,
+    "pointer": ctypes.c_void_p,
+    "strides": MapStrides,
+}
+
+
+class NormActConv(ctypes.Structure):
+    """One call of norm → activation → N-jet convolution → time term, or of its vector–Jacobian product."""
+
+    _fields_ = _fields(
+        "int: dtype batch in_channels out_channels height width order stride reach_y reach_x groups activation threads times,"
+        "long: alpha_sample rows_sample cols_sample, double: eps, pointer: x, strides: x_strides, pointer: gamma beta alpha rows cols bias t time_map y,"
+        "strides: y_strides, pointer: gy, strides: gy_strides, pointer: gx, strides: gx_strides,"
+        "pointer: g_gamma g_beta g_alpha g_rows g_cols g_bias g_t g_time_map",
+        _KINDS,
+    )
+
+
+class NormAct(ctypes.Structure):
+    """One call of group norm → activation, or of its vector–Jacobian product."""
+
+    _fields_ = _fields(
+        "int: dtype batch channels height width groups activation threads, double: eps, pointer: x, strides: x_strides, pointer: gamma beta y,"
+        "strides: y_strides, pointer: gy, strides: gy_strides, pointer: gx, strides: gx_strides, pointer: g_gamma g_beta",
+        _KINDS,
+    )
+
+
+@dataclass(frozen=True)
+class Library:
+    """The four entry points, and which build of them runs (`isa`)."""
+
+    isa: str
+    pool: str
+    norm_act_conv: Callable[[object], None]
+    norm_act_conv_vjp: Callable[[object], None]
+    norm_act: Callable[[object], None]
+    norm_act_vjp: Callable[[object], None]
+
+
+@dataclass(frozen=True)
+class Absent:
+    """Why the native kernels do not run here."""
+
+    reason: str
+
+
+@cache
+def find_library() -> "Library | Absent":
+    """The library, loaded once, or the reason why there is none."""
+    asked = os.environ.get(OFF, "")
+    if asked == "off":
+        return Absent(f"{OFF}=off")
+    path = library_path()
+    if not path.is_file():
+        return Absent("not built: no C++ compiler was found when Continua was installed")
+    try:
+        loaded = ctypes.CDLL(str(path))
+    except OSError as error:
+        return Absent(f"{path.name} cannot be loaded ({error})")
+    loaded.continua_choose.restype = ctypes.c_char_p
+    isa = loaded.continua_choose(asked.encode()).decode()
+    if asked and asked != isa:
+        return Absent(f"{OFF}={asked}, which this processor cannot run")
+    pool = _pytorch_pool()
+    if pool is not None:
+        loaded.continua_use_pool(ctypes.cast(pool.GOMP_parallel, ctypes.c_void_p))
+    entries = [getattr(loaded, f"continua_{name}") for name in ("norm_act_conv", "norm_act_conv_vjp", "norm_act", "norm_act_vjp")]
+    for entry in entries:
+        entry.restype = None
+    return Library(isa, "PyTorch's" if pool is not None else "own", *entries)
+
+
+def library_path() -> Path:
+    """Where the build puts the library."""
+    return Path(__file__).with_name("libcontinua.so")
+
+
+def _pytorch_pool() -> "ctypes.CDLL | None":
+    """The OpenMP library that PyTorch itself has loaded: a second pool of threads would compete with its own for the cores."""
+    torch.get_num_threads()
+    try:
+        loaded = {line.split(maxsplit=5)[5].strip() for line in Path("/proc/self/maps").read_text().splitlines() if ".so" in line}
+    except OSError:
+        return None
+    for path in sorted(loaded, key=lambda path: "torch" not in path):
+        if any(name in Path(path).name for name in ("libgomp", "libiomp", "libomp")):
+            library = ctypes.CDLL(path)
+            if hasattr(library, "GOMP_parallel"):
+                return library
+    return None

@@ -1,0 +1,284 @@
+"""The kernels as PyTorch operators, so that autograd, `torch.compile`, DDP, checkpoints and the rest treat them as their own.
+
+    continua::norm_act_conv(x, γ, β, α, rows, cols, bias, t, time_map, groups, eps, activation, stride)
+        Σ_ij L_i a(norm(x)) R_jᵀ A_ij + bias + t · time_map,     a the activation, i + j ≤ N (DCN eq. 1, 2 and 8)
+    continua::norm_act(x, γ, β, groups, eps, activation)
+        a(norm(x))
+
+First derivatives are native. Whoever differentiates the backward pass again gets the same formulas in plain operations (plain.py).
+"""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from continua.native.library import Absent, Library, MapStrides, NormAct, NormActConv, find_library
+from continua.native.plain import ACTIVATIONS, plain_norm_act, plain_norm_act_conv
+
+MOST_ORDERS = 4
+MAPS = ("x", "gamma", "beta", "alpha", "rows", "cols", "bias", "t", "time_map")
+_CONV = "Tensor x, Tensor? gamma, Tensor? beta, Tensor alpha, Tensor rows, Tensor cols, Tensor? bias, Tensor? t, Tensor? time_map"
+_CONV += ", int groups, float eps, str activation, int stride"
+_NORM = "Tensor x, Tensor? gamma, Tensor? beta, int groups, float eps, str activation"
+
+_operators = torch.library.Library("continua", "DEF")
+_operators.define(f"norm_act_conv({_CONV}) -> Tensor")
+_operators.define(f"norm_act_conv_vjp(Tensor gy, bool[] wanted, {_CONV}) -> Tensor[]")
+_operators.define(f"norm_act({_NORM}) -> Tensor")
+_operators.define(f"norm_act_vjp(Tensor gy, bool[] wanted, {_NORM}) -> Tensor[]")
+
+
+def norm_act_conv(
+    x: Tensor,
+    gamma: Tensor | None,
+    beta: Tensor | None,
+    alpha: Tensor,
+    rows: Tensor,
+    cols: Tensor,
+    bias: Tensor | None = None,
+    t: Tensor | None = None,
+    time_map: Tensor | None = None,
+    *,
+    groups: int = 0,
+    eps: float = 1e-5,
+    activation: str = "identity",
+    stride: int = 1,
+) -> Tensor:
+    """norm → activation → N-jet convolution → time term, of maps in any layout; the answer is stored channels last.
+
+    Args:
+        x: (batch, in, height, width)
+        gamma, beta: (in), scale and shift of the norm.
+        alpha: (basis, in, out), or (batch, basis, in, out) where each sample has its own; basis functions as `jet_orders` lists them.
+        rows, cols: (order + 1, taps), or (batch, order + 1, taps); zeros lie around the map.
+        bias: (out)
+        t: 0-d or (batch,), and `time_map` (out, out height, out width): what t multiplies.
+        groups: of the norm; 0 for none.
+    """
+    return torch.ops.continua.norm_act_conv(x, gamma, beta, alpha, rows, cols, bias, t, time_map, groups, eps, activation, stride)
+
+
+def norm_act(
+    x: Tensor, gamma: Tensor | None, beta: Tensor | None, *, groups: int, eps: float = 1e-5, activation: str = "identity"
+) -> Tensor:
+    """Group norm and activation in one pass, in the layout of x."""
+    return torch.ops.continua.norm_act(x, gamma, beta, groups, eps, activation)
+
+
+# --- the calls --------------------------------------------------------------------------------------------------------
+
+
+def _kernels() -> Library:
+    library = find_library()
+    if isinstance(library, Absent):
+        raise RuntimeError(f"the native kernels do not run here: {library.reason}")
+    return library
+
+
+def _address(tensor: Tensor | None) -> int | None:
+    return None if tensor is None else tensor.data_ptr()
+
+
+def _check(right: bool, message: str) -> None:
+    if not right:
+        raise RuntimeError(f"continua::norm_act_conv: {message}")
+
+
+def _check_map(x: Tensor, gamma: Tensor | None, beta: Tensor | None, groups: int, activation: str) -> None:
+    _check(x.dtype in (torch.float32, torch.float64), f"the kernels compute in float32 and float64; got {x.dtype}")
+    _check(x.ndim == 4, f"x is (batch, channels, height, width); got {tuple(x.shape)}")
+    _check(groups >= 0 and (groups == 0 or x.shape[1] % groups == 0), f"{x.shape[1]} channels do not divide into {groups} groups")
+    _check(activation in ACTIVATIONS, f"activation is one of {', '.join(ACTIVATIONS)}; got {activation!r}")
+    for name, value in (("gamma", gamma), ("beta", beta)):
+        _check(value is None or value.shape == x.shape[1:2], f"{name} has one number for each of {x.shape[1]} channels")
+
+
+def _check_kernel(x: Tensor, alpha: Tensor, rows: Tensor, cols: Tensor, stride: int) -> None:
+    order = rows.shape[-2] - 1
+    basis = (order + 1) * (order + 2) // 2
+    _check(rows.ndim in (2, 3) and cols.ndim in (2, 3) and alpha.ndim in (3, 4), "rows, cols and alpha have 2, 2 and 3 axes, or one more")
+    _check(0 <= order <= MOST_ORDERS and cols.shape[-2] == order + 1, f"orders up to {MOST_ORDERS}; got taps {tuple(rows.shape)}")
+    _check(rows.shape[-1] % 2 == 1 and cols.shape[-1] % 2 == 1, "the taps have a centre: an odd number of them")
+    _check(alpha.shape[-3:-1] == (basis, x.shape[1]), f"alpha is ({basis}, {x.shape[1]}, out); got {tuple(alpha.shape)}")
+    _check(stride >= 1, f"a stride of at least 1; got {stride}")
+    for own in (value for value, axes in ((alpha, 3), (rows, 2), (cols, 2)) if value.ndim > axes):
+        _check(own.shape[0] == x.shape[0], f"{x.shape[0]} samples, and {own.shape[0]} kernels")
+
+
+def _output(x: Tensor, out: int, stride: int) -> Tensor:
+    height, width = ((size - 1) // stride + 1 for size in x.shape[2:])
+    return torch.empty((x.shape[0], out, height, width), dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
+
+
+class _Call:
+    """The arguments of one call of `norm_act_conv`, and the tensors they point to, held alive and in the form the kernels read."""
+
+    def __init__(self, inputs: Sequence[Tensor | None], groups: int, eps: float, activation: str, stride: int) -> None:
+        x, gamma, beta, alpha, rows, cols, bias, t, time_map = inputs
+        if x is None or alpha is None or rows is None or cols is None:
+            raise RuntimeError("continua::norm_act_conv needs x, alpha, rows and cols")
+        _check_map(x, gamma, beta, groups, activation)
+        _check_kernel(x, alpha, rows, cols, stride)
+        size = (alpha.shape[-1], *((size - 1) // stride + 1 for size in x.shape[2:]))
+        _check(bias is None or bias.shape == alpha.shape[-1:], f"bias has one number for each of {alpha.shape[-1]} channels")
+        _check(time_map is None or time_map.shape == size, f"time_map is {size}")
+        _check(t is None or t.numel() in (1, x.shape[0]), f"one t, or one for each of {x.shape[0]} samples")
+        in_order = [None if value is None else value.to(x.dtype).contiguous() for value in (gamma, beta, alpha, rows, cols, bias)]
+        times = None if t is None or time_map is None else t.to(x.dtype).reshape(-1).contiguous()
+        pixels = None if times is None or time_map is None else time_map.to(x.dtype).permute(1, 2, 0).contiguous()
+        self.x, self.tensors = x, dict(zip(MAPS[1:], (*in_order, times, pixels), strict=True))
+        self.op = NormActConv(
+            dtype=8 * x.element_size(),
+            batch=x.shape[0],
+            in_channels=x.shape[1],
+            out_channels=alpha.shape[-1],
+            height=x.shape[2],
+            width=x.shape[3],
+            order=rows.shape[-2] - 1,
+            stride=stride,
+            reach_y=rows.shape[-1] // 2,
+            reach_x=cols.shape[-1] // 2,
+            groups=groups,
+            activation=ACTIVATIONS.index(activation),
+            threads=torch.get_num_threads(),
+            times=0 if times is None else len(times),
+            alpha_sample=alpha[0].numel() if alpha.ndim == 4 else 0,
+            rows_sample=rows[0].numel() if rows.ndim == 3 else 0,
+            cols_sample=cols[0].numel() if cols.ndim == 3 else 0,
+            eps=eps,
+            x=x.data_ptr(),
+            x_strides=MapStrides.of(x),
+            **{name: _address(value) for name, value in self.tensors.items()},
+        )
+
+
+def _conv(*arguments: Any) -> Tensor:
+    inputs, (groups, eps, activation, stride) = arguments[:9], arguments[9:]
+    call = _Call(inputs, groups, eps, activation, stride)
+    y = _output(inputs[0], inputs[3].shape[-1], stride)
+    call.op.y, call.op.y_strides = y.data_ptr(), MapStrides.of(y)
+    if y.numel():
+        _kernels().norm_act_conv(ctypes.byref(call.op))
+    return y
+
+
+def _conv_vjp(gy: Tensor, wanted: Sequence[bool], *arguments: Any) -> list[Tensor]:
+    inputs, (groups, eps, activation, stride) = arguments[:9], arguments[9:]
+    call = _Call(inputs, groups, eps, activation, stride)
+    x, op = call.x, call.op
+    _check(gy.dtype == x.dtype, f"the gradient is {gy.dtype}, the map {x.dtype}")
+    asked = [name for name, want in zip(MAPS, wanted, strict=True) if want]
+    made = {name: torch.zeros_like(value) for name, value in call.tensors.items() if name in asked and value is not None}
+    if "x" in asked:
+        made["x"] = torch.empty_like(x)
+        op.gx, op.gx_strides = made["x"].data_ptr(), MapStrides.of(made["x"])
+    if "t" in made:  # one for each sample; summed where they share it
+        made["t"] = torch.zeros(len(x), dtype=x.dtype)
+    for name in made.keys() - {"x"}:
+        setattr(op, f"g_{name}", made[name].data_ptr())
+    op.gy, op.gy_strides = gy.data_ptr(), MapStrides.of(gy)
+    if gy.numel():
+        _kernels().norm_act_conv_vjp(ctypes.byref(op))
+    if "t" in made and op.times == 1:
+        made["t"] = made["t"].sum()
+    if "time_map" in made:
+        made["time_map"] = made["time_map"].permute(2, 0, 1)
+    return [_like(made, name, value, x) for name, value in zip(MAPS, inputs, strict=True)]
+
+
+def _norm_call(x: Tensor, gamma: Tensor | None, beta: Tensor | None, groups: int, eps: float, activation: str) -> tuple[NormAct, Any]:
+    _check_map(x, gamma, beta, groups, activation)
+    _check(groups > 0, "a group norm has at least one group")
+    held = [None if value is None else value.to(x.dtype).contiguous() for value in (gamma, beta)]
+    op = NormAct(
+        dtype=8 * x.element_size(),
+        batch=x.shape[0],
+        channels=x.shape[1],
+        height=x.shape[2],
+        width=x.shape[3],
+        groups=groups,
+        activation=ACTIVATIONS.index(activation),
+        threads=torch.get_num_threads(),
+        eps=eps,
+        x=x.data_ptr(),
+        x_strides=MapStrides.of(x),
+        gamma=_address(held[0]),
+        beta=_address(held[1]),
+    )
+    return op, held
+
+
+def _norm(x: Tensor, gamma: Tensor | None, beta: Tensor | None, groups: int, eps: float, activation: str) -> Tensor:
+    op, _held = _norm_call(x, gamma, beta, groups, eps, activation)
+    y = torch.empty_like(x)
+    op.y, op.y_strides = y.data_ptr(), MapStrides.of(y)
+    if y.numel():
+        _kernels().norm_act(ctypes.byref(op))
+    return y
+
+
+def _norm_vjp(
+    gy: Tensor, wanted: Sequence[bool], x: Tensor, gamma: Tensor | None, beta: Tensor | None, groups: int, eps: float, activation: str
+) -> list[Tensor]:
+    op, held = _norm_call(x, gamma, beta, groups, eps, activation)
+    made = {name: torch.zeros_like(value) for name, value, want in zip(MAPS[1:3], held, wanted[1:], strict=True) if want}
+    for name, value in made.items():
+        setattr(op, f"g_{name}", value.data_ptr())
+    if wanted[0]:
+        made["x"] = torch.empty_like(x)
+        op.gx, op.gx_strides = made["x"].data_ptr(), MapStrides.of(made["x"])
+    op.gy, op.gy_strides = gy.data_ptr(), MapStrides.of(gy)
+    if gy.numel():
+        _kernels().norm_act_vjp(ctypes.byref(op))
+    return [_like(made, name, value, x) for name, value in zip(MAPS[:3], (x, gamma, beta), strict=True)]
+
+
+def _like(made: dict[str, Tensor], name: str, value: Tensor | None, x: Tensor) -> Tensor:
+    """The gradient made for an input, in that input's shape and dtype; an empty tensor where none was asked for."""
+    return x.new_empty(0) if name not in made or value is None else made[name].reshape(value.shape).to(value.dtype)
+
+
+# --- for autograd and compilers ---------------------------------------------------------------------------------------
+
+
+def _fake_conv(*arguments: Any) -> Tensor:
+    return _output(arguments[0], arguments[3].shape[-1], arguments[12])
+
+
+def _fake_vjp(gy: Tensor, wanted: Sequence[bool], *arguments: Any) -> list[Tensor]:
+    return [torch.empty_like(value) if want else gy.new_empty(0) for want, value in zip(wanted, arguments, strict=False)]
+
+
+def _register(name: str, run: Callable[..., Tensor], vjp: Callable[..., list[Tensor]], fake: Callable[..., Tensor], plain: Callable[..., Tensor]) -> None:
+    """Everything PyTorch is to know of an operator: its kernels, its shapes, its derivatives, its dtype under autocast."""
+    tensors = len(MAPS) if run is _conv else 3
+    native_vjp = getattr(torch.ops.continua, f"{name}_vjp")
+
+    def remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs[:tensors])
+        ctx.options = inputs[tensors:]
+
+    def backward(ctx: Any, gy: Tensor) -> tuple[Tensor | None, ...]:
+        inputs, wanted = ctx.saved_tensors, list(ctx.needs_input_grad[:tensors])
+        if torch.is_grad_enabled():  # somebody will differentiate this again
+            asked = [value for value, want in zip(inputs, wanted, strict=True) if want]
+            made = iter(torch.autograd.grad(plain(*inputs, *ctx.options), asked, gy, create_graph=True))
+            gradients = [next(made) if want else None for want in wanted]
+        else:
+            made = native_vjp(gy, wanted, *inputs, *ctx.options)
+            gradients = [value if want else None for value, want in zip(made, wanted, strict=True)]
+        return (*gradients, *(None for _ in ctx.options))
+
+    _operators.impl(name, run, "CPU")
+    _operators.impl(f"{name}_vjp", vjp, "CPU")
+    torch.library.register_fake(f"continua::{name}", fake, lib=_operators)
+    torch.library.register_fake(f"continua::{name}_vjp", _fake_vjp, lib=_operators)
+    torch.library.register_autograd(f"continua::{name}", backward, setup_context=remember, lib=_operators)
+    torch.library.register_autocast(f"continua::{name}", "cpu", torch.float32, lib=_operators)
+
+
+_register("norm_act_conv", _conv, _conv_vjp, _fake_conv, plain_norm_act_conv)
+_register("norm_act", _norm, _norm_vjp, lambda x, *_: torch.empty_like(x), plain_norm_act)

@@ -1,0 +1,49 @@
+"""What the kernels compute, in plain operations: the reference, and what second derivatives are taken of."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+ACTIVATIONS = ("identity", "relu", "celu", "gelu", "silu", "softplus", "tanh")
+"""In the order of the kernels' own list (csrc/api.h)."""
+
+
+def plain_norm_act(x: Tensor, gamma: Tensor | None, beta: Tensor | None, groups: int, eps: float, activation: str) -> Tensor:
+    """Group norm (none with 0 groups), then the activation."""
+    x = functional.group_norm(x, groups, gamma, beta, eps) if groups else x
+    return x if activation == "identity" else torch.tanh(x) if activation == "tanh" else getattr(functional, activation)(x)
+
+
+def plain_norm_act_conv(
+    x: Tensor,
+    gamma: Tensor | None,
+    beta: Tensor | None,
+    alpha: Tensor,
+    rows: Tensor,
+    cols: Tensor,
+    bias: Tensor | None,
+    t: Tensor | None,
+    time_map: Tensor | None,
+    groups: int,
+    eps: float,
+    activation: str,
+    stride: int,
+) -> Tensor:
+    """Norm, activation, one dense convolution with the sampled kernel, time term."""
+    y = _convolved(plain_norm_act(x, gamma, beta, groups, eps, activation), alpha, rows, cols, stride)
+    y = y if bias is None else y + bias[:, None, None]
+    return y if t is None or time_map is None else y + t.reshape(-1, 1, 1, 1).to(y.dtype) * time_map
+
+
+def _convolved(x: Tensor, alpha: Tensor, rows: Tensor, cols: Tensor, stride: int) -> Tensor:
+    batch, order = x.shape[0], rows.shape[-2] - 1
+    each = alpha.ndim == 4 or rows.ndim == 3 or cols.ndim == 3  # a kernel for each sample: one grouped convolution
+    if each:
+        alpha, rows, cols = (value.expand(batch, *value.shape[-axes:]) for value, axes in ((alpha, 3), (rows, 2), (cols, 2)))
+    pairs = [(i, j) for i in range(order + 1) for j in range(order - i, -1, -1)]
+    parts = [torch.einsum("...co,...y,...x->...ocyx", alpha[..., f, :, :], rows[..., i, :], cols[..., j, :]) for f, (i, j) in enumerate(pairs)]
+    weight, padding = torch.stack(parts).sum(0), (rows.shape[-1] // 2, cols.shape[-1] // 2)
+    if not each:
+        return functional.conv2d(x, weight, stride=stride, padding=padding)
+    y = functional.conv2d(x.reshape(1, -1, *x.shape[2:]), weight.flatten(0, 1), stride=stride, padding=padding, groups=max(1, batch))
+    return y.reshape(batch, -1, *y.shape[2:])
