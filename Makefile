@@ -18,11 +18,12 @@ ifneq ($(shell cat .venv/.base 2>/dev/null),$(shell pwd -P))
 endif
 
 # A stamp is written last, so an interrupted or failed install is taken up again. So is a half-made environment (no pip in it).
-.venv/.base: pyproject.toml constraints.txt
+.venv/.base: pyproject.toml constraints.txt hatch_build.py src/continua/native/build.py $(wildcard src/continua/native/csrc/*)
 	@$(PYTHON) -c 'import sys; sys.exit("Continua needs Python 3.11 or newer, and this is %d.%d. Try: make PYTHON=python3.11 ..." % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
 	@echo "Installing Continua into .venv (a few minutes the first time) ..."
 	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 	$(PIP) -e .
+	@test -f src/continua/native/libcontinua.so || echo "No C++ compiler was found: Continua computes by PyTorch's own operations, several times slower (continua doctor)."
 	@pwd -P > $@
 
 # One stamp per extra: .venv/.test, .venv/.docs, ...

@@ -25,8 +25,9 @@ INVENTORY_HEAD = "# Every public name. After a change on purpose, write this fil
 BELOW = {
     "machine": set(),
     "ode": set(),
-    "filters": {"ode", "machine"},  # machine: which number types can be computed in
-    "blocks": {"filters", "ode"},
+    "native": set(),
+    "filters": {"ode", "machine", "native"},  # machine: which number types can be computed in
+    "blocks": {"filters", "ode", "native"},
     "models": {"blocks", "filters", "ode"},
     "data": set(),
     "report": set(),

@@ -14,7 +14,7 @@ from njet_reference import correlate, njet, radius_of
 from continua import ConfigError, ContinuaWarning
 from continua.filters import FilterConv2d, NJet, Pixel, ScheduledNJet
 
-ROUTES = [{"route": "dense"}, {"route": "separable"}, {"discretisation": "hybrid"}]
+ROUTES = [{"route": "native"}, {"route": "dense"}, {"route": "separable"}, {"discretisation": "hybrid"}]
 
 
 def conv(sigma=1.2, channels=(3, 4), filter_options=None, **options):
@@ -28,7 +28,7 @@ def maps(*shape, grad=False):
     return torch.randn(*shape, dtype=torch.float64, requires_grad=grad)
 
 
-@pytest.mark.parametrize("route", ["dense", "separable"])
+@pytest.mark.parametrize("route", ["native", "dense", "separable"])
 @pytest.mark.parametrize(("sigma", "stride", "size"), [(0.4, 1, (9, 7)), (1.3, 2, (9, 7)), (1.3, 2, (8, 10)), (3.1, 3, (11, 6))])
 @pytest.mark.filterwarnings("ignore::continua.ContinuaWarning")
 def test_sampled_routes_equal_the_reference(route, sigma, stride, size):
@@ -49,18 +49,19 @@ def test_sampled_routes_equal_the_reference(route, sigma, stride, size):
     channels_last=st.booleans(),
 )
 @pytest.mark.filterwarnings("ignore::continua.ContinuaWarning")
-def test_dense_and_separable_agree_in_float32(sigma, height, width, stride, order, channels, channels_last):
+def test_sampled_routes_agree_in_float32(sigma, height, width, stride, order, channels, channels_last):
     made = conv(sigma, channels, {"order": order}, stride=stride).float()
     x = torch.randn(3, channels[0], height, width)
     x = x.to(memory_format=torch.channels_last) if channels_last else x
     x.requires_grad_()
     results = []
-    for made.route in ("dense", "separable"):
+    for made.route in ("native", "dense", "separable"):
         y = made(x)
         weights = torch.linspace(-1, 1, y.numel()).view(y.shape)
         results.append([y, *torch.autograd.grad((y * weights).sum(), [x, made.filter.alpha, made.filter.s])])
-    for dense, separable in zip(*results, strict=True):
+    for native, dense, separable in zip(*results, strict=True):
         assert float((dense - separable).abs().max()) <= 1e-5 * max(1.0, float(dense.abs().max()))
+        assert float((dense - native).abs().max()) <= 1e-5 * max(1.0, float(dense.abs().max()))
 
 
 @pytest.mark.parametrize("options", ROUTES)
@@ -182,7 +183,7 @@ def test_a_frozen_convolution_exports_with_its_kernel_as_constants(options):
     assert made.filter.alpha.requires_grad  # the original still trains
 
 
-@pytest.mark.parametrize("route", ["dense", "separable"])
+@pytest.mark.parametrize("route", ["native", "dense", "separable"])
 @pytest.mark.filterwarnings("ignore::continua.ContinuaWarning")
 def test_taps_outside_the_map_are_not_built_and_change_nothing(route):
     sigma = 30.0
@@ -202,7 +203,18 @@ def test_a_kernel_that_outgrows_its_map_is_named_once():
     made(maps(1, 3, 7, 7))
 
 
-def test_the_route_is_reported_and_small_kernels_are_dense_large_ones_separable():
+def test_the_native_route_is_taken_where_it_can_be(monkeypatch):
+    assert conv(0.2, (64, 64)).realise((8, 64, 16, 16)).route == "native"
+    assert conv(2.0, (1, 64)).realise((8, 1, 16, 16)).route != "native"  # whole vectors of channels for one
+    assert conv(2.0, (64, 64), {"order": 5}).realise((8, 64, 16, 16)).route != "native"
+    monkeypatch.setattr("continua.filters.routes.why_no_library", lambda: "not built")
+    assert conv(2.0, (64, 64)).realise((8, 64, 16, 16)).route == "separable"
+    with pytest.raises(ConfigError, match="cannot be taken: not built"):
+        conv(2.0, (64, 64), route="native").realise((8, 64, 16, 16))
+
+
+def test_without_the_kernels_small_filters_are_dense_and_large_ones_separable(monkeypatch):
+    monkeypatch.setattr("continua.filters.routes.why_no_library", lambda: "not built")
     assert conv(0.2, (64, 64)).realise((8, 64, 16, 16)).route == "dense"
     assert conv(2.0, (64, 64)).realise((8, 64, 16, 16)).route == "separable"
     assert conv(2.0, (64, 64), route="dense").realise((8, 64, 16, 16)).route == "dense"

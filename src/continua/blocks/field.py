@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from continua.blocks.norm import Activation, group_norm, is_watched, norm_act
+from continua.blocks.norm import Activation, can_fuse, group_norm, norm_then_act
 from continua.filters import Filter, FilterConv2d, NormAct, RealisedConv
 from continua.ode import SolverConfig
 
@@ -91,7 +91,7 @@ class ConvField(Field):
     def prepare(self, h: Tensor, t0: Time = 0.0, t1: Time = 1.0) -> Prepared:
         first = self.conv1.realise(h.shape, h.dtype, h.device)
         second = self.conv2.realise(h.shape, h.dtype, h.device)
-        read1, read2, last = read_by(first, self.norm1, self.act), read_by(second, self.norm2, self.act), norm_act(self.norm3)
+        read1, read2, last = read_by(first, self.norm1, self.act), read_by(second, self.norm2, self.act), norm_then_act(self.norm3)
 
         def rate(t: Tensor, h: Tensor) -> Tensor:
             return last(read2(read1(h, t), t))
@@ -107,8 +107,8 @@ class ConvField(Field):
 
 def read_by(conv: RealisedConv, norm: nn.Module, act: Activation) -> Callable[[Tensor, Tensor], Tensor]:
     """conv(act(norm(h)), t) as a function of h and t, in one pass where the convolution's route can."""
-    plain = norm_act(norm, act)
-    if isinstance(norm, nn.GroupNorm) and not is_watched(norm) and not is_watched(act):
-        before = NormAct(norm, act.name, plain)
-        return lambda h, t: conv.after(before, h, t)
-    return lambda h, t: conv(plain(h), t)
+    plain = norm_then_act(norm, act)
+    if not can_fuse(norm, act):
+        return lambda h, t: conv(plain(h), t)
+    before = NormAct(norm, act.name, plain)
+    return lambda h, t: conv.after(before, h, t)

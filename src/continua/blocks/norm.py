@@ -8,16 +8,16 @@ and shift (concat_conv.py).
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import gcd
-from typing import Literal
+from typing import Literal, TypeGuard
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from continua import native
 from continua.errors import ConfigError, unknown_name
 from continua.filters import why_no_library
+from continua.native import NATIVE_ACTIVATIONS, native_norm
 
 NORMS = ("batch", "group", "identity")
 """Norms of the layers of a Runge–Kutta block."""
@@ -60,22 +60,32 @@ def group_norm(channels: int, groups: "int | str" = 32) -> nn.GroupNorm:
     return nn.GroupNorm(channels if channels <= groups else gcd(channels, groups), channels)
 
 
-def norm_act(norm: nn.Module, act: "Activation | None" = None) -> Callable[[Tensor], Tensor]:
-    """act(norm(x)) for maps on this machine: in one pass of the native kernels where they can, else module by module."""
-    if act is not None and is_watched(act) or is_watched(norm) or type(norm) is not nn.GroupNorm or why_no_library() is not None:
-        return norm if act is None else lambda x: act(norm(x), overwrite=True)
-    name = "identity" if act is None else act.name
+def norm_then_act(norm: nn.Module, act: Activation | None = None) -> Callable[[Tensor], Tensor]:
+    """act(norm(x)): in one pass of the native kernels where they can, else module by module."""
+    if not can_fuse(norm, act) or why_no_library() is not None:
+        return lambda x: _one_by_one(norm, act, x)
 
     def run(x: Tensor) -> Tensor:
         if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64) or torch.compiler.is_compiling():
-            return norm(x) if act is None else act(norm(x), overwrite=True)
-        return native.norm_act(x, norm.weight, norm.bias, groups=norm.num_groups, eps=norm.eps, activation=name)
+            return _one_by_one(norm, act, x)
+        return native_norm(
+            x, norm.weight, norm.bias, groups=norm.num_groups, eps=norm.eps, activation="identity" if act is None else act.name
+        )
 
     return run
 
 
-def is_watched(module: nn.Module) -> bool:
-    """Whether somebody has hooks on a module, who would miss what is computed without calling it."""
+def can_fuse(norm: nn.Module, act: Activation | None) -> "TypeGuard[nn.GroupNorm]":
+    """Whether both can be computed without being called: known to the kernels, and without hooks, which would miss it."""
+    known = type(norm) is nn.GroupNorm and (act is None or act.name in NATIVE_ACTIVATIONS)
+    return known and not any(_is_watched(module) for module in (norm, act) if module is not None)
+
+
+def _one_by_one(norm: nn.Module, act: Activation | None, x: Tensor) -> Tensor:
+    return norm(x) if act is None else act(norm(x), overwrite=True)
+
+
+def _is_watched(module: nn.Module) -> bool:
     return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks)
 
 

@@ -20,6 +20,7 @@ from continua.filters.filter import Filter
 from continua.filters.hybrid import hybrid_kernel, hybrid_operator
 from continua.filters.kernel import JetKernel, Kernel
 from continua.filters.routes import (
+    FEWEST_CHANNELS,
     Geometry,
     NormAct,
     Operator,
@@ -33,6 +34,7 @@ from continua.filters.routes import (
     without_autocast,
 )
 from continua.filters.separable import separable_operator
+from continua.native import MOST_ORDERS
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class RealisedConv:
             rest, time, time_map = here.time_map, None, None
             if rest is not None and rest.shape[0] == 1:  # one map for all samples: the kernels add it
                 rest, time, time_map = None, torch.as_tensor(_known(t), dtype=x.dtype, device=x.device), rest[0]
-            return self._finish(here.operator.fused(norm_act, x, here.bias, time, time_map, *here.tensors), t, rest)
+            return self._finish(here.operator.fused(norm_act, x, (here.bias, time, time_map), *here.tensors), t, rest)
 
     def _linear(self, here: Applied, x: Tensor) -> Tensor:
         x = x.to(self._precision.work)
@@ -150,6 +152,8 @@ class FilterConv2d(nn.Module):
         first = next(iter(state.values()))
         device = torch.device(device or first.device)
         precision = Precision.of(dtype or first.dtype, device)
+        native = self._takes_native(device)
+        precision = precision.of_native() if native else precision
         if shape[-3] != self.in_channels:
             time = " and the time" if self.time_channel else ""
             raise ConfigError(
@@ -161,8 +165,19 @@ class FilterConv2d(nn.Module):
         host = self.filter.read_host(state)
         with without_autocast(device):
             if self.filter.time_dependent:
-                return self._realise_at_each_time(state, host, geometry, precision)
-            return self._realise_once(self.filter.kernel(state, None, host), geometry, precision)
+                return self._realise_at_each_time(state, host, geometry, precision, native)
+            return self._realise_once(self.filter.kernel(state, None, host), geometry, precision, native)
+
+    def _takes_native(self, device: torch.device) -> bool:
+        """Whether this convolution takes the native kernels: an N-jet they know, where they run, no other route asked for."""
+        order = self.filter.jet_order
+        known = order is not None and order <= MOST_ORDERS and self.padding == "same" and self.discretisation == "sampled"
+        if not known or self.route not in ("auto", "native") or (self.route == "auto" and self.in_channels < FEWEST_CHANNELS):
+            return False
+        reason = why_not_native(device)
+        if reason is not None and self.route == "native" and not torch.compiler.is_exporting():
+            raise ConfigError(f'route="native" cannot be taken: {reason}. Leave route="auto", which takes it where it can.')
+        return reason is None
 
     def freeze(self) -> "FilterConv2d":
         """A copy with its kernel as constants, for export and compilation."""
@@ -172,8 +187,8 @@ class FilterConv2d(nn.Module):
         frozen.bias = None if self.bias is None else nn.Parameter(self.bias.detach().clone(), requires_grad=False)
         return frozen
 
-    def _realise_once(self, kernel: Kernel, geometry: Geometry, precision: Precision) -> RealisedConv:
-        operator, time_map = self._operator(kernel, geometry, precision)
+    def _realise_once(self, kernel: Kernel, geometry: Geometry, precision: Precision, native: bool) -> RealisedConv:
+        operator, time_map = self._operator(kernel, geometry, precision, native)
         count = len(operator.tensors)
 
         def at(t: Tensor | float | None, *tensors: Tensor) -> Applied:
@@ -181,27 +196,28 @@ class FilterConv2d(nn.Module):
             return Applied(operator, tensors[:count], None if self.bias is None else tensors[count], last)
 
         extra = tuple(value for value in (self.bias, time_map) if value is not None)
-        return RealisedConv((*operator.tensors, *extra), at, [operator.route], precision, _layout(operator.route == "native"))
+        return RealisedConv((*operator.tensors, *extra), at, [operator.route], precision, _layout(native))
 
-    def _realise_at_each_time(self, state: dict[str, Tensor], host: object, geometry: Geometry, precision: Precision) -> RealisedConv:
+    def _realise_at_each_time(
+        self, state: dict[str, Tensor], host: object, geometry: Geometry, precision: Precision, native: bool
+    ) -> RealisedConv:
         names = list(state)
         routes: list[str] = []
 
         def at(t: Tensor | float | None, *tensors: Tensor) -> Applied:
             kernel = self.filter.kernel(dict(zip(names, tensors, strict=False)), t, host)
-            operator, time_map = self._operator(kernel, geometry, precision)
+            operator, time_map = self._operator(kernel, geometry, precision, native)
             if operator.route not in routes:
                 routes.append(operator.route)
             return Applied(operator, operator.tensors, None if self.bias is None else tensors[-1], time_map)
 
         extra = (self.bias,) if self.bias is not None else ()
-        native = self.filter.jet_order is not None and self.route in ("auto", "native") and why_not_native(precision) is None
         return RealisedConv((*state.values(), *extra), at, routes, precision, _layout(native))
 
-    def _operator(self, kernel: Kernel, geometry: Geometry, precision: Precision) -> tuple[Operator, Tensor | None]:
+    def _operator(self, kernel: Kernel, geometry: Geometry, precision: Precision, native: bool) -> tuple[Operator, Tensor | None]:
         """The route for the map's channels and, with a time channel, the response of that channel's kernel to a map of ones."""
         self.filter.watch_map(kernel, (geometry.height, geometry.width))
-        route = self._route(kernel, geometry, precision)
+        route = "native" if native else self._route(kernel, geometry, precision)
         if not self.time_channel:
             return _make_operator(route, kernel, geometry), None
         operator = _make_operator(route, kernel.inputs(1, self.filter.in_channels), geometry)
@@ -214,10 +230,8 @@ class FilterConv2d(nn.Module):
     def _route(self, kernel: Kernel, geometry: Geometry, precision: Precision) -> str:
         if self.discretisation == "hybrid":
             return "hybrid"
-        if self.route == "auto" or kernel.batched:
+        if self.route in ("auto", "native") or kernel.batched:  # native, where a graph is exported
             return choose_route(kernel, geometry, (self.in_channels, self.out_channels), precision)
-        if self.route == "native" and (reason := why_not_native(precision)) is not None:
-            raise ConfigError(f'route="native" cannot be taken: {reason}. Leave route="auto", which takes it where it can.')
         return self.route
 
     def extra_repr(self) -> str:

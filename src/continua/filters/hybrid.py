@@ -18,7 +18,8 @@ from torch import Tensor
 
 from continua.filters.basis import gaussian_derivatives
 from continua.filters.kernel import JetKernel
-from continua.filters.routes import Geometry, Operator, chunks, is_channels_last, plain_gradients
+from continua.filters.routes import Geometry, Operator, chunks, is_channels_last
+from continua.native import plain_gradients
 
 STENCILS = ((0.0, 1.0, 0.0), (0.5, 0.0, -0.5), (1.0, -2.0, 1.0))
 
@@ -93,7 +94,7 @@ class _Blur(torch.autograd.Function):
         (gradient,) = gradients
         x, blur_rows, blur_cols = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return plain_gradients(_blur_plain, (x, blur_rows, blur_cols), gradient)
+            return plain_gradients(_blur_plain, (x, blur_rows, blur_cols), gradient, ctx.needs_input_grad)
         if is_channels_last(x) != is_channels_last(gradient):
             gradient = gradient.contiguous(memory_format=torch.channels_last if is_channels_last(x) else torch.contiguous_format)
         height, width = _spatial_axes(x)

@@ -6,8 +6,9 @@
     hybrid      blur, then small differences: another discretisation of an N-jet (hybrid.py)
 
 Each makes an `Operator` for a `Geometry`; in which dtype it computes is its `Precision`. The native route is taken wherever it can be. Else
-dense or separable is chosen by a fixed rule, so that the same run always takes the same one. Costs are in multiply–adds of a dense convolution per output pixel, with C_in, C_out channels,
-a kernel of k×k' taps, basis functions and derivatives counted by the order N, on a map of H×W:
+dense or separable is chosen by a fixed rule, so that the same run always takes the same one. Costs are in multiply–adds of a dense
+convolution per output pixel, with C_in, C_out channels, a kernel of k×k' taps, basis functions and derivatives counted by the order N, on a
+map of H×W:
 
     dense       k k' C_in C_out
     separable   1.5 (½(N+1)(N+2) C_in C_out + (N+1)(H C_in + W C_out)) + p (C_in + C_out)
@@ -21,9 +22,9 @@ that has them, GPUs) passes weigh more: p = 240, an estimate from the dense rout
 never measured with this code.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -33,7 +34,7 @@ from continua.errors import ConfigError
 from continua.filters.filter import Filter
 from continua.filters.kernel import JetKernel, Kernel
 from continua.machine import usable
-from continua.native import MOST_ORDERS, Absent, find_library, norm_act_conv
+from continua.native import MOST_ORDERS, Absent, find_library, native_conv
 
 ROUTES = ("auto", "native", "dense", "separable")
 DISCRETISATIONS = ("sampled", "hybrid")
@@ -61,7 +62,7 @@ class Geometry:
 class Operator:
     """`linear(x, bias, *tensors)` applies the kernel; `tensors` are differentiable functions of the filter's state.
 
-    `fused(norm_act, x, bias, t, time_map, *tensors)`, where a route has it, is norm → activation → convolution → time term in one.
+    `fused(norm_act, x, (bias, t, time_map), *tensors)`, where a route has it, is norm → activation → convolution → time term in one.
     """
 
     route: str
@@ -99,6 +100,10 @@ class Precision:
             return cls(torch.float32, dtype, device)
         return cls(dtype, dtype, device)
 
+    def of_native(self) -> "Precision":
+        """The native kernels compute in float32 and float64; they take reduced dtypes as float32 and round once."""
+        return self if self.work == torch.float64 else replace(self, work=torch.float32)
+
 
 def check_route(filter: Filter, route: str, discretisation: str) -> None:
     """Refuse, when a convolution is built, what its filter cannot do."""
@@ -119,9 +124,7 @@ def check_route(filter: Filter, route: str, discretisation: str) -> None:
 
 
 def choose_route(kernel: Kernel, geometry: Geometry, channels: tuple[int, int], precision: Precision) -> str:
-    """ "native", "dense" or "separable", by the rules above."""
-    if suits_native(kernel, geometry) and channels[0] >= FEWEST_CHANNELS and why_not_native(precision) is None:
-        return "native"
+    """ "dense" or "separable", by the rule above."""
     if not isinstance(kernel, JetKernel) or kernel.sharing != "layer" or geometry.padding is not None:
         return "dense"
     height, width, (c_in, c_out), order = geometry.height, geometry.width, channels, kernel.order
@@ -134,12 +137,10 @@ def choose_route(kernel: Kernel, geometry: Geometry, channels: tuple[int, int], 
     return "separable" if separable < taps * c_in * c_out else "dense"
 
 
-def why_not_native(precision: Precision) -> str | None:
-    """What keeps maps of this dtype and device from the native kernels; None if nothing does."""
-    if precision.device.type != "cpu":
-        return f"the kernels run on CPUs, and the map is on {precision.device}"
-    if precision.work not in (torch.float32, torch.float64):
-        return f"the kernels compute in float32 and float64, and the map is {precision.work}"
+def why_not_native(device: torch.device) -> str | None:
+    """What keeps maps on this device from the native kernels; None if nothing does."""
+    if device.type != "cpu":
+        return f"the kernels run on CPUs, and the map is on {device}"
     if torch.compiler.is_exporting():
         return "an exported graph holds plain operations only"
     return why_no_library()
@@ -151,23 +152,20 @@ def why_no_library() -> str | None:
     return library.reason if isinstance(library, Absent) else None
 
 
-def suits_native(kernel: Kernel, geometry: Geometry) -> bool:
-    """Whether the kernels know this kind of filter: an N-jet with one σ for the layer or for each sample, and zeros around the map."""
-    jet = isinstance(kernel, JetKernel) and kernel.sharing in ("layer", "sample") and kernel.order <= MOST_ORDERS
-    return jet and geometry.padding is None
-
-
 def native_operator(kernel: JetKernel, geometry: Geometry) -> Operator:
     """Apply `kernel` by its factors, in C++; taps that can never touch the map are left out."""
     kernel = kernel.cropped(geometry.height - 1, geometry.width - 1)
     stride = geometry.stride
 
     def convolve(x: Tensor, bias: Tensor | None, alpha: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
-        return norm_act_conv(x, None, None, alpha, rows, cols, bias, stride=stride)
+        return native_conv(x, None, None, alpha, rows, cols, bias, stride=stride)
 
-    def fused(before: NormAct, x: Tensor, bias: Tensor | None, t: Tensor | None, time_map: Tensor | None, *factors: Tensor) -> Tensor:
-        norm, options = before.norm, dict(activation=before.activation, stride=stride)
-        return norm_act_conv(x, norm.weight, norm.bias, *factors, bias, t, time_map, groups=norm.num_groups, eps=norm.eps, **options)
+    def fused(before: NormAct, x: Tensor, last: tuple[Tensor | None, ...], alpha: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
+        norm, (bias, t, time_map) = before.norm, last
+        size = dict(groups=norm.num_groups, stride=stride)
+        return native_conv(
+            x, norm.weight, norm.bias, alpha, rows, cols, bias, t, time_map, eps=norm.eps, activation=before.activation, **size
+        )
 
     return Operator("native", (kernel.alpha, kernel.rows, kernel.cols), convolve, fused)
 
@@ -198,13 +196,6 @@ def chunks(x: Tensor) -> list[slice]:
     batch = x.shape[0]
     step = max(1, CHUNK // max(1, x.shape[1:].numel())) if x.device.type == "cpu" else max(1, batch)
     return [slice(start, min(start + step, batch)) for start in range(0, batch, step)]
-
-
-def plain_gradients(plain: Callable[..., Tensor], inputs: Sequence[Tensor], gradient: Tensor) -> tuple[Tensor | None, ...]:
-    """A backward pass in plain operations, for whoever differentiates it again (grad mode is on in a backward pass only then)."""
-    wanted = [value for value in inputs if value.requires_grad]
-    gradients = iter(torch.autograd.grad(plain(*inputs), wanted, gradient, create_graph=True))
-    return tuple(next(gradients) if value.requires_grad else None for value in inputs)
 
 
 def is_channels_last(x: Tensor) -> bool:

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from continua.filters.basis import jet_orders
 from continua.filters.kernel import JetKernel
-from continua.filters.routes import Geometry, Operator, chunks, is_channels_last, plain_gradients
+from continua.filters.routes import Geometry, Operator, chunks, is_channels_last
+from continua.native import plain_gradients
 from continua.ode import replaying
 
 Blocks = list[tuple[slice, slice]]
@@ -94,7 +95,7 @@ class _Separable(torch.autograd.Function):
         (gradient,) = gradients
         x, rows, alpha, cols, *kept = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return *plain_gradients(separable_plain, (x, rows, alpha, cols), gradient), None, None
+            return *plain_gradients(separable_plain, (x, rows, alpha, cols), gradient, ctx.needs_input_grad[:4]), None, None
         for_x, for_rows, for_alpha, for_cols = (
             torch.zeros_like(value) if needed else None for value, needed in zip((x, rows, alpha, cols), ctx.needs_input_grad, strict=False)
         )

@@ -5,12 +5,12 @@ they compute the PyTorch routes of `continua.filters` compute too, to rounding.
 
     build.py        compiles csrc/ into one library with a build for each instruction set
     library.py      loads it; its structures
-    operators.py    the PyTorch operators `norm_act_conv` and `norm_act`, with their derivatives
+    operators.py    the PyTorch operators, with their derivatives
     plain.py        the same in plain operations
 """
 
 from continua.native.library import Absent, Library, find_library
-from continua.native.operators import MOST_ORDERS, norm_act, norm_act_conv
-from continua.native.plain import ACTIVATIONS
+from continua.native.operators import MOST_ORDERS, native_conv, native_norm
+from continua.native.plain import NATIVE_ACTIVATIONS, plain_gradients
 
-__all__ = ["ACTIVATIONS", "MOST_ORDERS", "Absent", "Library", "find_library", "norm_act", "norm_act_conv"]
+__all__ = ["MOST_ORDERS", "NATIVE_ACTIVATIONS", "Absent", "Library", "find_library", "native_conv", "native_norm", "plain_gradients"]

@@ -18,6 +18,9 @@ FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fvisibility=hidden", "-fno-math-errno",
 X86 = {"avx512": ("-march=x86-64-v4", "-mprefer-vector-width=512"), "avx2": ("-march=x86-64-v3",), "portable": ()}
 
 
+INSTEAD = "the PyTorch routes serve instead, with the same numbers to rounding, several times slower"
+
+
 class NoCompiler(Exception):
     """There is no C++ compiler, or it could not build the kernels."""
 
@@ -66,4 +69,4 @@ if __name__ == "__main__":
     try:
         print(f"built {build()}")
     except NoCompiler as error:
-        sys.exit(f"continua: {error}; the PyTorch routes serve instead, with the same numbers to rounding")
+        sys.exit(f"continua: {error}; {INSTEAD}")

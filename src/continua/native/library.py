@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-OFF = "CONTINUA_NATIVE"
-"""Environment variable: "off" leaves the native kernels alone; avx512, avx2 or portable ask for that build of them."""
+VARIABLE = "CONTINUA_NATIVE"
+"""Environment variable: "off" leaves the native kernels alone; avx512, avx2 or portable ask for that build of them; a path, a library."""
 
 
 class MapStrides(ctypes.Structure):
@@ -39,23 +39,25 @@ _KINDS: dict[str, type] = {
 }
 
 
-class NormActConv(ctypes.Structure):
+class ConvArguments(ctypes.Structure):
     """One call of norm → activation → N-jet convolution → time term, or of its vector–Jacobian product."""
 
     _fields_ = _fields(
         "int: dtype batch in_channels out_channels height width order stride reach_y reach_x groups activation threads times,"
-        "long: alpha_sample rows_sample cols_sample, double: eps, pointer: x, strides: x_strides, pointer: gamma beta alpha rows cols bias t time_map y,"
+        "long: alpha_sample rows_sample cols_sample, double: eps, pointer: x, strides: x_strides,"
+        "pointer: gamma beta alpha rows cols bias t time_map y,"
         "strides: y_strides, pointer: gy, strides: gy_strides, pointer: gx, strides: gx_strides,"
         "pointer: g_gamma g_beta g_alpha g_rows g_cols g_bias g_t g_time_map",
         _KINDS,
     )
 
 
-class NormAct(ctypes.Structure):
+class NormArguments(ctypes.Structure):
     """One call of group norm → activation, or of its vector–Jacobian product."""
 
     _fields_ = _fields(
-        "int: dtype batch channels height width groups activation threads, double: eps, pointer: x, strides: x_strides, pointer: gamma beta y,"
+        "int: dtype batch channels height width groups activation threads, double: eps,"
+        "pointer: x, strides: x_strides, pointer: gamma beta y,"
         "strides: y_strides, pointer: gy, strides: gy_strides, pointer: gx, strides: gx_strides, pointer: g_gamma g_beta",
         _KINDS,
     )
@@ -83,20 +85,20 @@ class Absent:
 @cache
 def find_library() -> "Library | Absent":
     """The library, loaded once, or the reason why there is none."""
-    asked = os.environ.get(OFF, "")
+    asked = os.environ.get(VARIABLE, "")
     if asked == "off":
-        return Absent(f"{OFF}=off")
-    path = library_path()
+        return Absent(f"{VARIABLE}=off")
+    path, wanted = (Path(asked), "") if os.sep in asked else (library_path(), asked)
     if not path.is_file():
-        return Absent("not built: no C++ compiler was found when Continua was installed")
+        return Absent(f"{path.name} was not built: there was no C++ compiler when Continua was installed")
     try:
         loaded = ctypes.CDLL(str(path))
-    except OSError as error:
+        loaded.continua_choose.restype = ctypes.c_char_p
+    except (OSError, AttributeError) as error:
         return Absent(f"{path.name} cannot be loaded ({error})")
-    loaded.continua_choose.restype = ctypes.c_char_p
-    isa = loaded.continua_choose(asked.encode()).decode()
-    if asked and asked != isa:
-        return Absent(f"{OFF}={asked}, which this processor cannot run")
+    isa = loaded.continua_choose(wanted.encode()).decode()
+    if wanted and wanted != isa:
+        return Absent(f"{VARIABLE}={wanted}, and this processor has only {isa}")
     pool = _pytorch_pool()
     if pool is not None:
         loaded.continua_use_pool(ctypes.cast(pool.GOMP_parallel, ctypes.c_void_p))

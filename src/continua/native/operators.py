@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from continua.native.library import Absent, Library, MapStrides, NormAct, NormActConv, find_library
-from continua.native.plain import ACTIVATIONS, plain_norm_act, plain_norm_act_conv
+from continua.native.library import Absent, ConvArguments, Library, MapStrides, NormArguments, find_library
+from continua.native.plain import NATIVE_ACTIVATIONS, plain_gradients, plain_norm_act, plain_norm_act_conv
 
 MOST_ORDERS = 4
 MAPS = ("x", "gamma", "beta", "alpha", "rows", "cols", "bias", "t", "time_map")
@@ -31,7 +31,7 @@ _operators.define(f"norm_act({_NORM}) -> Tensor")
 _operators.define(f"norm_act_vjp(Tensor gy, bool[] wanted, {_NORM}) -> Tensor[]")
 
 
-def norm_act_conv(
+def native_conv(
     x: Tensor,
     gamma: Tensor | None,
     beta: Tensor | None,
@@ -47,7 +47,7 @@ def norm_act_conv(
     activation: str = "identity",
     stride: int = 1,
 ) -> Tensor:
-    """norm → activation → N-jet convolution → time term, of maps in any layout; the answer is stored channels last.
+    """norm → activation → N-jet convolution → time term, of maps in any layout; fastest channels last.
 
     Args:
         x: (batch, in, height, width)
@@ -61,7 +61,7 @@ def norm_act_conv(
     return torch.ops.continua.norm_act_conv(x, gamma, beta, alpha, rows, cols, bias, t, time_map, groups, eps, activation, stride)
 
 
-def norm_act(
+def native_norm(
     x: Tensor, gamma: Tensor | None, beta: Tensor | None, *, groups: int, eps: float = 1e-5, activation: str = "identity"
 ) -> Tensor:
     """Group norm and activation in one pass, in the layout of x."""
@@ -91,7 +91,7 @@ def _check_map(x: Tensor, gamma: Tensor | None, beta: Tensor | None, groups: int
     _check(x.dtype in (torch.float32, torch.float64), f"the kernels compute in float32 and float64; got {x.dtype}")
     _check(x.ndim == 4, f"x is (batch, channels, height, width); got {tuple(x.shape)}")
     _check(groups >= 0 and (groups == 0 or x.shape[1] % groups == 0), f"{x.shape[1]} channels do not divide into {groups} groups")
-    _check(activation in ACTIVATIONS, f"activation is one of {', '.join(ACTIVATIONS)}; got {activation!r}")
+    _check(activation in NATIVE_ACTIVATIONS, f"activation is one of {', '.join(NATIVE_ACTIVATIONS)}; got {activation!r}")
     for name, value in (("gamma", gamma), ("beta", beta)):
         _check(value is None or value.shape == x.shape[1:2], f"{name} has one number for each of {x.shape[1]} channels")
 
@@ -110,7 +110,9 @@ def _check_kernel(x: Tensor, alpha: Tensor, rows: Tensor, cols: Tensor, stride: 
 
 def _output(x: Tensor, out: int, stride: int) -> Tensor:
     height, width = ((size - 1) // stride + 1 for size in x.shape[2:])
-    return torch.empty((x.shape[0], out, height, width), dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
+    last = x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
+    form = torch.channels_last if last else torch.contiguous_format
+    return torch.empty((x.shape[0], out, height, width), dtype=x.dtype, device=x.device, memory_format=form)
 
 
 class _Call:
@@ -130,7 +132,7 @@ class _Call:
         times = None if t is None or time_map is None else t.to(x.dtype).reshape(-1).contiguous()
         pixels = None if times is None or time_map is None else time_map.to(x.dtype).permute(1, 2, 0).contiguous()
         self.x, self.tensors = x, dict(zip(MAPS[1:], (*in_order, times, pixels), strict=True))
-        self.op = NormActConv(
+        self.op = ConvArguments(
             dtype=8 * x.element_size(),
             batch=x.shape[0],
             in_channels=x.shape[1],
@@ -142,7 +144,7 @@ class _Call:
             reach_y=rows.shape[-1] // 2,
             reach_x=cols.shape[-1] // 2,
             groups=groups,
-            activation=ACTIVATIONS.index(activation),
+            activation=NATIVE_ACTIVATIONS.index(activation),
             threads=torch.get_num_threads(),
             times=0 if times is None else len(times),
             alpha_sample=alpha[0].numel() if alpha.ndim == 4 else 0,
@@ -189,18 +191,18 @@ def _conv_vjp(gy: Tensor, wanted: Sequence[bool], *arguments: Any) -> list[Tenso
     return [_like(made, name, value, x) for name, value in zip(MAPS, inputs, strict=True)]
 
 
-def _norm_call(x: Tensor, gamma: Tensor | None, beta: Tensor | None, groups: int, eps: float, activation: str) -> tuple[NormAct, Any]:
+def _norm_call(x: Tensor, gamma: Tensor | None, beta: Tensor | None, groups: int, eps: float, activation: str) -> tuple[NormArguments, Any]:
     _check_map(x, gamma, beta, groups, activation)
     _check(groups > 0, "a group norm has at least one group")
     held = [None if value is None else value.to(x.dtype).contiguous() for value in (gamma, beta)]
-    op = NormAct(
+    op = NormArguments(
         dtype=8 * x.element_size(),
         batch=x.shape[0],
         channels=x.shape[1],
         height=x.shape[2],
         width=x.shape[3],
         groups=groups,
-        activation=ACTIVATIONS.index(activation),
+        activation=NATIVE_ACTIVATIONS.index(activation),
         threads=torch.get_num_threads(),
         eps=eps,
         x=x.data_ptr(),
@@ -252,7 +254,9 @@ def _fake_vjp(gy: Tensor, wanted: Sequence[bool], *arguments: Any) -> list[Tenso
     return [torch.empty_like(value) if want else gy.new_empty(0) for want, value in zip(wanted, arguments, strict=False)]
 
 
-def _register(name: str, run: Callable[..., Tensor], vjp: Callable[..., list[Tensor]], fake: Callable[..., Tensor], plain: Callable[..., Tensor]) -> None:
+def _register(
+    name: str, run: Callable[..., Tensor], vjp: Callable[..., list[Tensor]], fake: Callable[..., Tensor], plain: Callable[..., Tensor]
+) -> None:
     """Everything PyTorch is to know of an operator: its kernels, its shapes, its derivatives, its dtype under autocast."""
     tensors = len(MAPS) if run is _conv else 3
     native_vjp = getattr(torch.ops.continua, f"{name}_vjp")
@@ -264,9 +268,7 @@ def _register(name: str, run: Callable[..., Tensor], vjp: Callable[..., list[Ten
     def backward(ctx: Any, gy: Tensor) -> tuple[Tensor | None, ...]:
         inputs, wanted = ctx.saved_tensors, list(ctx.needs_input_grad[:tensors])
         if torch.is_grad_enabled():  # somebody will differentiate this again
-            asked = [value for value, want in zip(inputs, wanted, strict=True) if want]
-            made = iter(torch.autograd.grad(plain(*inputs, *ctx.options), asked, gy, create_graph=True))
-            gradients = [next(made) if want else None for want in wanted]
+            gradients = plain_gradients(lambda *values: plain(*values, *ctx.options), inputs, gy, wanted)
         else:
             made = native_vjp(gy, wanted, *inputs, *ctx.options)
             gradients = [value if want else None for value, want in zip(made, wanted, strict=True)]

@@ -1,10 +1,12 @@
 """What the kernels compute, in plain operations: the reference, and what second derivatives are taken of."""
 
+from collections.abc import Callable, Sequence
+
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-ACTIVATIONS = ("identity", "relu", "celu", "gelu", "silu", "softplus", "tanh")
+NATIVE_ACTIVATIONS = ("identity", "relu", "celu", "gelu", "silu", "softplus", "tanh")
 """In the order of the kernels' own list (csrc/api.h)."""
 
 
@@ -41,9 +43,22 @@ def _convolved(x: Tensor, alpha: Tensor, rows: Tensor, cols: Tensor, stride: int
     if each:
         alpha, rows, cols = (value.expand(batch, *value.shape[-axes:]) for value, axes in ((alpha, 3), (rows, 2), (cols, 2)))
     pairs = [(i, j) for i in range(order + 1) for j in range(order - i, -1, -1)]
-    parts = [torch.einsum("...co,...y,...x->...ocyx", alpha[..., f, :, :], rows[..., i, :], cols[..., j, :]) for f, (i, j) in enumerate(pairs)]
+    parts = [
+        torch.einsum("...co,...y,...x->...ocyx", alpha[..., f, :, :], rows[..., i, :], cols[..., j, :]) for f, (i, j) in enumerate(pairs)
+    ]
     weight, padding = torch.stack(parts).sum(0), (rows.shape[-1] // 2, cols.shape[-1] // 2)
     if not each:
         return functional.conv2d(x, weight, stride=stride, padding=padding)
     y = functional.conv2d(x.reshape(1, -1, *x.shape[2:]), weight.flatten(0, 1), stride=stride, padding=padding, groups=max(1, batch))
     return y.reshape(batch, -1, *y.shape[2:])
+
+
+def plain_gradients(
+    plain: Callable[..., Tensor], inputs: Sequence[Tensor | None], gradient: Tensor, wanted: Sequence[bool]
+) -> tuple[Tensor | None, ...]:
+    """A backward pass in plain operations, for whoever differentiates it again (grad mode is on in a backward pass only then)."""
+    # Through aliases: one input may itself be a function of another, as the state of a solve is of its kernels, and that path is not ours.
+    aliases = [None if value is None else value.view_as(value) for value in inputs]
+    asked = [alias for alias, want in zip(aliases, wanted, strict=True) if want and alias is not None]
+    made = iter(torch.autograd.grad(plain(*aliases), asked, gradient, create_graph=True))
+    return tuple(next(made) if want else None for want in wanted)

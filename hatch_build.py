@@ -1,0 +1,34 @@
+"""Compile the native kernels when the package is installed or its wheel is built; without a compiler the package is pure Python."""
+
+import importlib.util
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+
+class NativeKernels(BuildHookInterface):
+    """Adds the library to the wheel, and the platform to its name."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if self.target_name != "wheel":
+            return
+        build = _script(Path(self.root) / "src/continua/native/build.py")
+        try:
+            made = build.build()
+        except build.NoCompiler as error:
+            self.app.display_warning(f"continua: {error}; {build.INSTEAD}")
+            return
+        build_data["pure_python"] = False
+        build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+        if version != "editable":
+            build_data["force_include"][str(made)] = f"continua/native/{made.name}"
+
+
+def _script(path: Path) -> Any:
+    """A module from its file: the package itself cannot be imported yet."""
+    spec = importlib.util.spec_from_file_location("build_native", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
