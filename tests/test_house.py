@@ -32,7 +32,7 @@ BELOW = {
     "data": set(),
     "report": set(),
     # runs: blocks and ode, the blocks that have a solver and what their solves cost; filters and machine, which number types are fast here
-    "runs": {"models", "blocks", "filters", "ode", "data", "machine"},
+    "runs": {"models", "blocks", "filters", "ode", "data", "machine", "native"},
     # train: blocks, to change tolerances and share statistics; filters, to group scales and evolutions
     "train": {"runs", "report", "blocks", "filters", "models", "data", "machine"},
     # analysis: looks inside networks, down to filters and solvers, and says how its numbers are shown

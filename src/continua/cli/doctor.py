@@ -32,6 +32,7 @@ def examined(data_dir: Path | None, runs: Path | None, ask: bool) -> dict[str, A
 
     from continua.data import data_folder
     from continua.machine import cache_folder, consequences, faults, float32_fault, machine_facts, packages, remarks, writable
+    from continua.native import kernels_text
     from continua.train import runs_folder
 
     folders = {"cache": cache_folder(), "data": data_folder(data_dir), "runs": runs_folder(runs)}
@@ -40,6 +41,7 @@ def examined(data_dir: Path | None, runs: Path | None, ask: bool) -> dict[str, A
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()}",
         **machine_facts(ask=ask),
+        "native_kernels": kernels_text(),
         "float32": (float32_fault() or "works") if ask else None,
         "packages": packages(),
         "data": _data_sets(folders["data"]),
@@ -64,6 +66,7 @@ def one_screen(facts: dict[str, Any]) -> str:
         "memory": ", ".join(sizes) or "not known",
         "gpus": ", ".join(f"{card['name']} ({size_text(card['memory'])})" for card in facts["gpus"]) or "none",
         "torch": f"{build['version']}, {build['vectors']}, {' '.join(parts)}, " + (f"CUDA {build['cuda']}" if build["cuda"] else "no CUDA"),
+        "native kernels": facts["native_kernels"],
         "oneDNN limit": facts["onednn_limit"] or "none",
         "float32": facts["float32"] or "not tried",
         **{name: _number_type(state) for name, state in facts["number_types"].items()},

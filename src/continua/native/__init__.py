@@ -9,8 +9,18 @@ they compute the PyTorch routes of `continua.filters` compute too, to rounding.
     plain.py        the same in plain operations
 """
 
-from continua.native.library import Absent, Library, find_library
+from continua.native.library import Absent, Library, find_library, kernels_text
 from continua.native.operators import MOST_ORDERS, native_conv, native_norm
 from continua.native.plain import NATIVE_ACTIVATIONS, plain_gradients
 
-__all__ = ["MOST_ORDERS", "NATIVE_ACTIVATIONS", "Absent", "Library", "find_library", "native_conv", "native_norm", "plain_gradients"]
+__all__ = [
+    "MOST_ORDERS",
+    "NATIVE_ACTIVATIONS",
+    "Absent",
+    "Library",
+    "find_library",
+    "kernels_text",
+    "native_conv",
+    "native_norm",
+    "plain_gradients",
+]

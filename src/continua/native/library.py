@@ -108,6 +108,12 @@ def find_library() -> "Library | Absent":
     return Library(isa, "PyTorch's" if pool is not None else "own", *entries)
 
 
+def kernels_text() -> str:
+    """In a few words, for reports: which build runs with whose threads, or why none does."""
+    library = find_library()
+    return f"none: {library.reason}" if isinstance(library, Absent) else f"{library.isa}, {library.pool} threads"
+
+
 def library_path() -> Path:
     """Where the build puts the library."""
     return Path(__file__).with_name("libcontinua.so")

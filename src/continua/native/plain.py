@@ -12,7 +12,10 @@ NATIVE_ACTIVATIONS = ("identity", "relu", "celu", "gelu", "silu", "softplus", "t
 
 def plain_norm_act(x: Tensor, gamma: Tensor | None, beta: Tensor | None, groups: int, eps: float, activation: str) -> Tensor:
     """Group norm (none with 0 groups), then the activation."""
-    x = functional.group_norm(x, groups, gamma, beta, eps) if groups else x
+    if groups:
+        x = functional.group_norm(x, groups, eps=eps)  # its own weight and bias come in pairs only
+        x = x if gamma is None else x * gamma[:, None, None]
+        x = x if beta is None else x + beta[:, None, None]
     return x if activation == "identity" else torch.tanh(x) if activation == "tanh" else getattr(functional, activation)(x)
 
 
@@ -47,9 +50,10 @@ def _convolved(x: Tensor, alpha: Tensor, rows: Tensor, cols: Tensor, stride: int
         torch.einsum("...co,...y,...x->...ocyx", alpha[..., f, :, :], rows[..., i, :], cols[..., j, :]) for f, (i, j) in enumerate(pairs)
     ]
     weight, padding = torch.stack(parts).sum(0), (rows.shape[-1] // 2, cols.shape[-1] // 2)
-    if not each:
+    if not each or batch == 0:
+        weight = weight.sum(0) if each else weight  # of no samples
         return functional.conv2d(x, weight, stride=stride, padding=padding)
-    y = functional.conv2d(x.reshape(1, -1, *x.shape[2:]), weight.flatten(0, 1), stride=stride, padding=padding, groups=max(1, batch))
+    y = functional.conv2d(x.reshape(1, -1, *x.shape[2:]), weight.flatten(0, 1), stride=stride, padding=padding, groups=batch)
     return y.reshape(batch, -1, *y.shape[2:])
 
 

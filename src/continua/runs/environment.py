@@ -11,6 +11,7 @@ import torch
 
 from continua.errors import ConfigError
 from continua.machine import cpu_name, machine_facts
+from continua.native import kernels_text
 
 PACKAGES = ("continua", "torch", "numpy", "lightning-fabric", "jsonargparse", "safetensors")
 
@@ -42,6 +43,7 @@ def describe_environment(device: torch.device, world_size: int) -> dict[str, Any
         "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
         "cudnn_benchmark": torch.backends.cudnn.benchmark,
         "machine": machine_facts(),
+        "native_kernels": kernels_text(),
     }
     if device.type == "cuda":
         described["gpu"] = torch.cuda.get_device_name(device)

@@ -1,0 +1,94 @@
+"""Random calls of the native operators, and what plain operations make of them. Run as a program it is the fuzz under a sanitiser."""
+
+import random
+import sys
+
+import torch
+from torch import Tensor
+
+from continua.native import NATIVE_ACTIVATIONS, native_conv, native_norm
+from continua.native.plain import plain_norm_act, plain_norm_act_conv
+
+LAYOUTS = ("contiguous", "channels last", "every second column", "every second channel", "turned", "one image many times")
+
+
+def laid_out(x: Tensor, layout: str) -> Tensor:
+    """The same numbers in another order of memory."""
+    if layout == "channels last":
+        return x.contiguous(memory_format=torch.channels_last)
+    if layout == "every second column":
+        return torch.stack([x, -x], dim=-1).flatten(-2)[..., ::2]
+    if layout == "every second channel":
+        return torch.stack([x, -x], dim=2).flatten(1, 2)[:, ::2]
+    if layout == "turned":
+        return x.transpose(2, 3).contiguous().transpose(2, 3)
+    return x[:1].expand_as(x) if layout == "one image many times" else x
+
+
+def conv_case(draw: random.Random, dtype: torch.dtype = torch.float64, most: int = 40) -> dict:
+    """The arguments of `native_conv`: any shape, order, stride, reach, layout, with or without each part."""
+    batch, channels, out = draw.choice([0, 1, 2, 5, 9]), draw.randint(1, most), draw.randint(1, most)
+    height, width, order, stride = draw.randint(1, 14), draw.randint(1, 14), draw.randint(0, 4), draw.choice([1, 1, 2, 3])
+    basis, taps = (order + 1) * (order + 2) // 2, [2 * draw.randint(0, 9) + 1 for _ in range(2)]
+    torch.manual_seed(draw.randrange(1 << 30))
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, dtype=dtype)
+
+    def maybe(value: Tensor) -> Tensor | None:
+        return value if draw.random() < 0.6 else None
+
+    each = [(batch,) if draw.random() < 0.25 else () for _ in range(3)]
+    groups = draw.choice([0, *(n for n in range(1, channels + 1) if channels % n == 0)])
+    time = draw.choice([(), (batch,)]) if draw.random() < 0.6 and batch else None
+    size = [(n - 1) // stride + 1 for n in (height, width)]
+    return dict(
+        x=laid_out(normal(batch, channels, height, width), draw.choice(LAYOUTS)),
+        gamma=maybe(normal(channels)) if groups else None,
+        beta=maybe(normal(channels)) if groups else None,
+        alpha=normal(*each[0], basis, channels, out) / channels,
+        rows=normal(*each[1], order + 1, taps[0]),
+        cols=normal(*each[2], order + 1, taps[1]),
+        bias=maybe(normal(out)),
+        t=None if time is None else normal(*time),
+        time_map=None if time is None else normal(out, *size),
+        groups=groups,
+        eps=1e-3,
+        activation=draw.choice(NATIVE_ACTIVATIONS),
+        stride=stride,
+    )
+
+
+def results(native: bool, case: dict, gradient: Tensor | None = None) -> tuple[Tensor, list[Tensor], Tensor]:
+    """y, the gradients of all tensors given, and the gradient of y they are of."""
+    tensors = {name: value for name, value in case.items() if isinstance(value, Tensor)}
+    leaves = {name: value.detach().requires_grad_() for name, value in tensors.items()}
+    arguments = {**case, **leaves}
+    if "alpha" in case:
+        y = native_conv(**arguments) if native else plain_norm_act_conv(*arguments.values())
+    else:
+        y = native_norm(**arguments) if native else plain_norm_act(*arguments.values())
+    if gradient is None:
+        gradient = torch.randn_like(y)
+    return y, list(torch.autograd.grad(y, list(leaves.values()), gradient)), gradient
+
+
+def largest_error(case: dict, reference: dict | None = None) -> float:
+    """Of y and all gradients, over the size of each; against plain operations on the same numbers in float64."""
+    reference = {name: value.double() if isinstance(value, Tensor) else value for name, value in (reference or case).items()}
+    y, gradients, g = results(True, case)
+    exact, expected, _ = results(False, reference, g.double())
+    pairs = zip((y, *gradients), (exact, *expected), strict=True)
+    return max((float((a.double() - b).abs().max() / b.abs().max().clamp(min=1.0)) for a, b in pairs if b.numel()), default=0.0)
+
+
+if __name__ == "__main__":
+    draw = random.Random(int(sys.argv[2]))
+    for _ in range(int(sys.argv[1])):
+        torch.set_num_threads(draw.choice([1, 2, 3]))
+        dtype = draw.choice([torch.float32, torch.float64])
+        case = conv_case(draw, dtype, most=draw.choice([3, 20, 70]))
+        if draw.random() < 0.2 and case["groups"]:
+            case = {name: case[name] for name in ("x", "gamma", "beta", "groups", "eps", "activation")}
+        results(True, case)
+    print(f"{sys.argv[1]} calls")
