@@ -18,6 +18,7 @@ from rich.table import Table
 
 from continua import keep_freed_memory
 from continua.machine import why_unusable
+from continua.native import kernels_text
 
 CPU_FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 
@@ -64,6 +65,8 @@ def machine(*packages: str) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         **{flag: flag in flags for flag in CPU_FLAGS},
+        "oneDNN limit": os.environ.get("ONEDNN_MAX_CPU_ISA"),
+        "native kernels": kernels_text(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "python": platform.python_version(),
         **{package: version(package) for package in ("torch", *packages)},
