@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from native_cases import conv_case, largest_error, results
 
-from continua.native import Absent, find_library, native_conv, native_norm
+from continua.native import Absent, find_library, native_combine, native_conv, native_error_rms, native_norm
 from continua.native.library import library_path
 
 pytestmark = pytest.mark.skipif(isinstance(find_library(), Absent), reason=f"no native kernels: {find_library()}")
@@ -192,3 +192,41 @@ def test_the_variable_turns_the_kernels_off_or_chooses_a_build():
     assert "isa='portable'" in says("portable")
     assert "this processor has only" in says("quantum")
     assert "was not built" in says("/nowhere/libcontinua.so")
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("size", [1 << 14, 100_003])
+def test_sums_of_states_are_pytorch_s_own_to_the_bit(wide, size):
+    torch.manual_seed(0)
+    dtype = torch.float64 if wide else torch.float32
+    base, terms, weights = (
+        torch.randn(size, dtype=dtype),
+        [torch.randn(size, dtype=dtype) for _ in range(6)],
+        [0.3, -1.7, 2.0, 1e-3, 5.0, -0.1],
+    )
+    expected = torch.add(base, terms[0], alpha=weights[0])
+    without = terms[0] * weights[0]
+    for weight, term in zip(weights[1:], terms[1:], strict=True):
+        expected.add_(term, alpha=weight)
+        without.add_(term, alpha=weight)
+    assert torch.equal(native_combine(base, weights, terms), expected)
+    assert torch.equal(native_combine(None, weights, terms), without)
+
+
+def test_an_error_in_units_of_its_tolerance():
+    torch.manual_seed(0)
+    error, y0, y1 = (torch.randn(3, 32, 30, 30) for _ in range(3))
+    expected = (error.double() / (1e-3 + 1e-2 * torch.maximum(y0.abs(), y1.abs()).double())).square().mean().sqrt()
+    torch.testing.assert_close(native_error_rms(error, y0, y1, 1e-2, 1e-3), expected, rtol=1e-6, atol=0)
+    y1[2, 5, 7, 9] = torch.nan
+    assert native_error_rms(error, y0, y1, 1e-2, 1e-3).isnan()
+
+
+def test_sums_are_left_to_pytorch_where_somebody_differentiates_or_memory_differs():
+    a, b = torch.randn(2, 8, 40, 40), torch.randn(2, 8, 40, 40)
+    assert native_combine(a, [1.0], [b]) is not None
+    assert native_combine(a, [1.0], [b.contiguous(memory_format=torch.channels_last)]) is None
+    assert native_combine(a[:, ::2], [1.0], [b[:, ::2]]) is None
+    assert native_combine(a, [1.0], [b.clone().requires_grad_()]) is None
+    _, slope = torch.func.jvp(lambda x: x if native_combine(x, [1.0], [b]) is None else None, (a,), (b,))
+    assert torch.equal(slope, b)

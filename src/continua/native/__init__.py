@@ -7,11 +7,13 @@ they compute the PyTorch routes of `continua.filters` compute too, to rounding.
     library.py      loads it; its structures
     operators.py    the PyTorch operators, with their derivatives
     plain.py        the same in plain operations
+    vectors.py      sums of a solver over whole states
 """
 
 from continua.native.library import Absent, Library, find_library, kernels_text
 from continua.native.operators import MOST_ORDERS, native_conv, native_norm
 from continua.native.plain import NATIVE_ACTIVATIONS, plain_gradients
+from continua.native.vectors import native_combine, native_error_rms
 
 __all__ = [
     "MOST_ORDERS",
@@ -20,7 +22,9 @@ __all__ = [
     "Library",
     "find_library",
     "kernels_text",
+    "native_combine",
     "native_conv",
+    "native_error_rms",
     "native_norm",
     "plain_gradients",
 ]

@@ -63,9 +63,24 @@ class NormArguments(ctypes.Structure):
     )
 
 
+class CombineArguments(ctypes.Structure):
+    """One weighted sum of tensors."""
+
+    _fields_ = _fields("int: dtype terms threads unused, long: count, pointer: out base of weights", _KINDS)
+
+
+class ErrorArguments(ctypes.Structure):
+    """One sum of squares of an error in units of its tolerance."""
+
+    _fields_ = _fields("int: dtype parts threads unused, long: count, double: rtol atol, pointer: error y0 y1 sums", _KINDS)
+
+
+ENTRIES = ("norm_act_conv", "norm_act_conv_vjp", "norm_act", "norm_act_vjp", "combine", "error_sums")
+
+
 @dataclass(frozen=True)
 class Library:
-    """The four entry points, and which build of them runs (`isa`)."""
+    """The entry points, and which build of them runs (`isa`)."""
 
     isa: str
     pool: str
@@ -73,6 +88,8 @@ class Library:
     norm_act_conv_vjp: Callable[[object], None]
     norm_act: Callable[[object], None]
     norm_act_vjp: Callable[[object], None]
+    combine: Callable[[object], None]
+    error_sums: Callable[[object], None]
 
 
 @dataclass(frozen=True)
@@ -102,7 +119,7 @@ def find_library() -> "Library | Absent":
     pool = _pytorch_pool()
     if pool is not None:
         loaded.continua_use_pool(ctypes.cast(pool.GOMP_parallel, ctypes.c_void_p))
-    entries = [getattr(loaded, f"continua_{name}") for name in ("norm_act_conv", "norm_act_conv_vjp", "norm_act", "norm_act_vjp")]
+    entries = [getattr(loaded, f"continua_{name}") for name in ENTRIES]
     for entry in entries:
         entry.restype = None
     return Library(isa, "PyTorch's" if pool is not None else "own", *entries)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from continua.errors import ConfigError
+from continua.native import native_error_rms
 from continua.ode.plain import Options, Plain, build, differences
 from continua.ode.solution import State, Time
 from continua.ode.stepper import combine
@@ -167,6 +168,10 @@ def rms(parts: Sequence[Tensor], per_sample: bool) -> Tensor:
 @torch.no_grad()
 def error_ratio(error: State, y0: State, y1: State, rtol: float, atol: float, per_sample: bool) -> Tensor:
     """RMS of error / (atol + rtol max(|y0|, |y1|)): a step is accepted when this is at most 1."""
+    if not per_sample and len(error) == 1:
+        ratio = native_error_rms(error[0], y0[0], y1[0], rtol, atol)
+        if ratio is not None:
+            return ratio
     scaled = []
     for e, before, after in zip(error, y0, y1, strict=False):
         # Few temporaries: on a CPU the pages of a fresh large tensor cost more than the arithmetic on it.

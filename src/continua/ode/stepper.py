@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from continua.errors import ConfigError
+from continua.native import native_combine
 from continua.ode.rate import Rate, broadcast_time, replay
 from continua.ode.solution import State, Status, Time
 from continua.ode.tableau import Tableau
@@ -192,7 +193,7 @@ class ExplicitStepper(Stepper):
 
 
 def combine(y: State | None, h: Time, weights: Sequence[float], stages: Sequence[State]) -> State:
-    """y + h Σ w_j k_j (h Σ w_j k_j without y), in as few passes over memory as eager PyTorch allows.
+    """y + h Σ w_j k_j (h Σ w_j k_j without y), in one pass over memory by the native kernels, else in as few as eager PyTorch allows.
 
     The in-place sums are safe under autograd: an addition saves none of its operands.
     """
@@ -210,9 +211,12 @@ def combine(y: State | None, h: Time, weights: Sequence[float], stages: Sequence
             scale = broadcast_time(h, total).to(total.dtype)
             total = total * scale if y is None else torch.addcmul(y[part], total, scale)
         else:
-            total = stage[part] * (h * weight) if y is None else torch.add(y[part], stage[part], alpha=h * weight)
-            for weight, stage in rest:
-                total.add_(stage[part], alpha=h * weight)
+            base = None if y is None else y[part]
+            total = native_combine(base, [h * weight for weight, _ in terms], [stage[part] for _, stage in terms]) if rest else None
+            if total is None:
+                total = stage[part] * (h * weight) if base is None else torch.add(base, stage[part], alpha=h * weight)
+                for weight, stage in rest:
+                    total.add_(stage[part], alpha=h * weight)
         combined.append(total)
     return tuple(combined)
 

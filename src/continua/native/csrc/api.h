@@ -55,5 +55,24 @@ struct NormAct {
   void *g_gamma, *g_beta;
 };
 
+// out = base + sum_i weights[i] terms[i] (base null: 0), in one pass. All lie in the same order in memory.
+struct Combine {
+  int32_t dtype, terms, threads, unused;
+  int64_t count;
+  void *out;
+  const void *base;
+  const void *const *of;
+  const double *weights;
+};
+
+// Sum of (error / (atol + rtol max(|y0|, |y1|)))^2 over each of `parts` equal stretches of memory, in one pass.
+struct ErrorSums {
+  int32_t dtype, parts, threads, unused;
+  int64_t count;
+  double rtol, atol;
+  const void *error, *y0, *y1;
+  double *sums;
+};
+
 typedef void (*Work)(void *);
 typedef void (*Parallel)(Work, void *, unsigned threads, unsigned flags); // libgomp's GOMP_parallel

@@ -44,3 +44,5 @@ CONTINUA_API void continua_norm_act_conv(const NormActConv *op) { run(0, op, op-
 CONTINUA_API void continua_norm_act_conv_vjp(const NormActConv *op) { run(1, op, op->dtype); }
 CONTINUA_API void continua_norm_act(const NormAct *op) { run(2, op, op->dtype); }
 CONTINUA_API void continua_norm_act_vjp(const NormAct *op) { run(3, op, op->dtype); }
+CONTINUA_API void continua_combine(const Combine *op) { run(4, op, op->dtype); }
+CONTINUA_API void continua_error_sums(const ErrorSums *op) { run(5, op, op->dtype); }

@@ -19,7 +19,7 @@ struct Jet {
   int row_of(int i) const { return i * (order + 1) - i * (i - 1) / 2; } // place of (i, 0) among the pairs: (0,0) (0,1) ... (1,0) ...
   template <class T> int band() const {
     const int row = std::max(1, out_width() * basis() * in * (int)sizeof(T));
-    return std::clamp(98304 / row, 1, out_height());
+    return std::clamp(163840 / row, 1, out_height());
   }
 };
 

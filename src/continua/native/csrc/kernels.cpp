@@ -391,12 +391,64 @@ template <class T> static void norm_act_vjp(const NormAct &op, Parallel parallel
   }
 }
 
+const int64_t STRETCH = 1 << 14; // numbers that are worth a thread's while
+const int MOST_TERMS = 32;
+
+template <class T> static void combine(const Combine &op, Parallel parallel) {
+  const int W = Simd<T>::width;
+  each((int)((op.count + STRETCH - 1) / STRETCH), op.threads, parallel, [&](int piece) {
+    const int64_t from = piece * STRETCH, to = std::min(op.count, from + STRETCH);
+    T w[MOST_TERMS];
+    for (int i = 0; i < op.terms; i++) w[i] = (T)op.weights[i];
+    const int first = op.base ? 0 : 1;
+    int64_t p = from;
+    for (; p + W <= to; p += W) {
+      Vec<T> a = op.base ? load((const T *)op.base + p) : w[0] * load((const T *)op.of[0] + p);
+      for (int i = first; i < op.terms; i++) a += w[i] * load((const T *)op.of[i] + p);
+      store((T *)op.out + p, a);
+    }
+    for (; p < to; p++) {
+      T a = op.base ? ((const T *)op.base)[p] : w[0] * ((const T *)op.of[0])[p];
+      for (int i = first; i < op.terms; i++) a = std::fma(w[i], ((const T *)op.of[i])[p], a);
+      ((T *)op.out)[p] = a;
+    }
+  });
+}
+
+template <class T> static void error_sums(const ErrorSums &op, Parallel parallel) {
+  const int W = Simd<T>::width;
+  const int64_t stretch = (op.count + op.parts - 1) / op.parts;
+  each(op.parts, op.threads, parallel, [&](int part) {
+    const int64_t from = std::min(op.count, part * stretch), to = std::min(op.count, from + stretch);
+    const T *e = (const T *)op.error, *a = (const T *)op.y0, *b = (const T *)op.y1, rtol = (T)op.rtol, atol = (T)op.atol;
+    double total = 0;
+    int64_t p = from;
+    while (p + W <= to) { // short sums in T, long ones in double
+      Vec<T> s{};
+      for (int i = 0; i < 64 && p + W <= to; i++, p += W) {
+        Vec<T> u = load(a + p), v = load(b + p);
+        u = u < 0 ? -u : u, v = v < 0 ? -v : v;
+        const Vec<T> r = load(e + p) / (atol + rtol * (u > v ? u : v + u * T(0))); // a NaN in either stays
+        s += r * r;
+      }
+      for (int i = 0; i < W; i++) total += (double)s[i];
+    }
+    for (; p < to; p++) {
+      const T u = std::fabs(a[p]), v = std::fabs(b[p]), r = e[p] / (atol + rtol * (u > v ? u : v + u * T(0)));
+      total += (double)r * (double)r;
+    }
+    op.sums[part] = total;
+  });
+}
+
 void run(int what, const void *op, int dtype, Parallel parallel) {
   const bool narrow = dtype == 32;
   if (what == 0) narrow ? forward<float>(*(const NormActConv *)op, parallel) : forward<double>(*(const NormActConv *)op, parallel);
   if (what == 1) narrow ? backward<float>(*(const NormActConv *)op, parallel) : backward<double>(*(const NormActConv *)op, parallel);
   if (what == 2) narrow ? norm_act<float>(*(const NormAct *)op, parallel) : norm_act<double>(*(const NormAct *)op, parallel);
   if (what == 3) narrow ? norm_act_vjp<float>(*(const NormAct *)op, parallel) : norm_act_vjp<double>(*(const NormAct *)op, parallel);
+  if (what == 4) narrow ? combine<float>(*(const Combine *)op, parallel) : combine<double>(*(const Combine *)op, parallel);
+  if (what == 5) narrow ? error_sums<float>(*(const ErrorSums *)op, parallel) : error_sums<double>(*(const ErrorSums *)op, parallel);
   hall.trim();
 }
 
