@@ -22,7 +22,7 @@ from pathlib import Path
 from training import QUIET, tiny_recipe
 from continua.train import resolve
 from continua.runs import plain_recipe
-from continua.train.sweeps.job import CellJob
+from continua.train.sweeps.jobs import CellJob
 
 recipe = plain_recipe(resolve(tiny_recipe(precision="bfloat16", epochs=1)))
 CellJob(recipe, Path(sys.argv[1]), QUIET)()

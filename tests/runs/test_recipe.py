@@ -148,9 +148,9 @@ def test_every_field_can_be_named() -> None:
 
 
 def test_precision_auto_is_decided_when_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("continua.runs.resolution.why_unusable", lambda name: "")
+    monkeypatch.setattr("continua.runs.loading.why_unusable", lambda name: "")
     for fast, expected in ((True, "bfloat16"), (False, "float32")):
-        monkeypatch.setattr("continua.runs.resolution.fast_on_cpu", lambda dtype, fast=fast: fast)
+        monkeypatch.setattr("continua.runs.loading.fast_on_cpu", lambda dtype, fast=fast: fast)
         assert resolve(tiny_recipe(precision="auto")).precision == expected
 
 

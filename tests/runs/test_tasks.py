@@ -9,7 +9,7 @@ from training import QUIET, tiny_recipe, weights
 
 from continua.data import MemorySplit, load
 from continua.errors import ConfigError
-from continua.runs.tasks import load_reconstructor
+from continua.runs.view import load_reconstructor
 from continua.train import Run, evaluate, identity, load_recipe, resolve, train
 
 

@@ -151,7 +151,7 @@ def test_other_tolerances_need_a_solver_that_has_some(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("where", ["loss", "gradient"])
 def test_numbers_that_are_not_finite_never_reach_the_weights(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from continua.runs.tasks import Classify
+    from continua.runs.evaluation import Classify
 
     whole, calls = Classify.losses, 0
 
@@ -176,7 +176,7 @@ def test_a_training_that_diverges_is_stopped_early(tmp_path: Path) -> None:
 
 
 def test_the_checkpoint_from_before_a_divergence_is_kept_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from continua.runs.tasks import Classify
+    from continua.runs.evaluation import Classify
     from continua.train.checkpoint import checkpoints, read_checkpoint
 
     whole, calls = Classify.losses, 0

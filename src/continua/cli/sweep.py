@@ -94,13 +94,8 @@ def _show(sweep: "Sweep") -> None:
     from continua.train import read_statuses, show_results, show_status
 
     statuses = read_statuses(sweep)
-    there = [status for status in statuses if status.on == "slurm" and status.job is not None and status.state != "done"]
-    if there and shutil.which("squeue"):
-        states = _executor(sweep, "slurm").states([str(status.job) for status in there])
-        for status in there:
-            now = states[str(status.job)]
-            if now.kind != "ended":
-                status.state, status.said = now.kind, now.said
+    if shutil.which("squeue") and any(status.on == "slurm" and status.job and status.state != "done" for status in statuses):
+        statuses = read_statuses(sweep, _executor(sweep, "slurm"))
     show_status(statuses, sweep.name)
     show_results(sweep, statuses)
 

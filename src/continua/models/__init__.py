@@ -8,7 +8,7 @@ from continua.models.describe import describe_model
 from continua.models.draw import draw_model
 from continua.models.export import export_onnx, export_program, frozen, pinned
 from continua.models.network import Network
-from continua.models.pretrained import CONFIG_FILE, WEIGHTS_FILE, from_pretrained, save_pretrained
+from continua.models.pretrained import CONFIG_FILE, WEIGHTS_FILE, from_pretrained, save_pretrained, upgrade_options
 from continua.models.reconstruction import Reconstructor
 from continua.models.registry import (
     ModelEntry,
@@ -33,7 +33,6 @@ from continua.models.rknet import (
     from_cliquenet,
     from_densenet,
 )
-from continua.models.upgrade import upgrade_options
 
 __all__ = [
     "CONFIG_FILE",

@@ -3,7 +3,7 @@ stopped anywhere goes on exactly as if it had not been."""
 
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -211,8 +211,8 @@ class Training:
             "net": self.net.state_dict(),
             "optimiser": self.optimiser.state_dict(),
             "average": None if self.average is None else self.average.state,
-            "plateau": self.plateau.state(),
-            "sums": self.sums.state(),
+            "plateau": asdict(self.plateau),
+            "sums": asdict(self.sums),
             "best": self.best,
             "metrics_length": self.run.metrics_length(),
             "random": torch.get_rng_state(),
@@ -264,7 +264,7 @@ class Training:
         }
         if self.fabric.is_global_zero:
             with readable_errors(self.run.best):
-                self.parts.task.save(self.net, self.run.best)
+                self.net.save_pretrained(self.run.best)
             self.run.write_json(self.run.result_file, result)
         return result
 

@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from continua.errors import ConfigError
@@ -46,10 +46,6 @@ class EpochSums:
     def per_batch(self, totals: Sequence[float]) -> list[float]:
         """Costs as they are shown: the mean over batches that went well."""
         return [round(total / max(1, self.batches), 3) for total in totals]
-
-    def state(self) -> dict[str, Any]:
-        """As plain data, for a checkpoint."""
-        return asdict(self)
 
 
 def _added(totals: Sequence[float], costs: Sequence[float]) -> list[float]:

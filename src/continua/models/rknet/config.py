@@ -1,15 +1,176 @@
-"""The options of Runge–Kutta networks, and the periods they describe."""
+"""The options of Runge–Kutta networks, the rules that their periods keep, and how the paper writes them.
 
+A name such as ERKNet-3×2_4×1_2×5_1×1-AB (RKNet §3.2 and table 2) has one term s×r per period: s stages, r time-steps. Suffix A:
+attentional transition, B: bottleneck. Rules 1–4 (§3.3) say when a block is a Runge–Kutta time-step.
+"""
+
+import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from continua.blocks import Style
 from continua.errors import ConfigError
 from continua.models.config import ClassifierConfig, Options
-from continua.models.rknet.names import parse_stages, plain_stages
-from continua.models.rknet.rules import PeriodShape, rule_1, rule_2, rule_3, rule_4
+from continua.ode import find_method
 from continua.options import option
+
+Terms = tuple[tuple[int, int], ...]
+EXAMPLE = "3x2_4x1_2x5_1x1"
+NAME = re.compile(r"(?P<kind>[EI])RKNet-(?P<stages>[^-]+)(?:-(?P<suffix>.*))?", re.IGNORECASE)
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """A network as the paper's name says it. `str()` prints the name."""
+
+    implicit: bool
+    terms: Terms
+    attention: bool = False
+    bottleneck: bool = False
+
+    def __str__(self) -> str:
+        suffix = "A" * self.attention + "B" * self.bottleneck
+        stages = "_".join(f"{s}×{r}" for s, r in self.terms)
+        return f"{'I' if self.implicit else 'E'}RKNet-{stages}" + (f"-{suffix}" if suffix else "")
+
+
+def looks_spelled(name: str) -> bool:
+    """Whether a model's name is meant as the paper's spelling, be it with a space or _ where the hyphen should be."""
+    return re.match(r"[ei]rknet(-|\W?\d|_\d)", name.strip(), re.IGNORECASE) is not None
+
+
+def parse_name(name: str) -> Spelling:
+    """`ERKNet-7x1_6x1_6x1` or `IRKNet-5×1_5×1_5×1-AB`."""
+    match = NAME.fullmatch(name.strip())
+    suffix = (match["suffix"] or "").upper() if match else ""
+    if match is None or (match["suffix"] is not None and suffix not in ("A", "B", "AB")):
+        raise ConfigError(f"{name!r} is not a network's name; expected ERKNet- or IRKNet-{EXAMPLE}, then nothing, -A, -B or -AB")
+    return Spelling(match["kind"].upper() == "I", parse_stages(match["stages"]), "A" in suffix, "B" in suffix)
+
+
+def parse_stages(stages: "str | Sequence[Sequence[int]]") -> Terms:
+    """((3, 2), (4, 1)) from "3x2_4x1", "3×2_4×1" or [[3, 2], [4, 1]]."""
+    try:
+        pairs = [_term(term) for term in stages.split("_")] if isinstance(stages, str) else [tuple(map(int, term)) for term in stages]
+        if not pairs or any(len(pair) != 2 or min(pair) < 1 for pair in pairs):
+            raise ValueError
+    except (TypeError, ValueError):
+        raise ConfigError(
+            f"stages={stages!r}; expected one term per period, stages × time-steps, each at least 1, such as '{EXAMPLE}'"
+        ) from None
+    return tuple((s, r) for s, r in pairs)
+
+
+def _term(term: str) -> tuple[int, ...]:
+    """(3, 2) from "3x2"; nothing where it is no term."""
+    match = re.fullmatch(r"\s*(\d+)\s*[x×X]\s*(\d+)\s*", term)
+    return tuple(map(int, match.groups())) if match else ()
+
+
+def plain_stages(terms: Terms) -> str:
+    """The terms as an option: "3x2_4x1"."""
+    return "_".join(f"{s}x{r}" for s, r in terms)
+
+
+def spelled(name: str) -> tuple[str, dict[str, Any]] | None:
+    """The registered model and the options that a name of the paper stands for."""
+    if not looks_spelled(name):
+        return None
+    read = parse_name(name)
+    options = dict(stages=plain_stages(read.terms), attention=read.attention, bottleneck=read.bottleneck)
+    return ("irknet" if read.implicit else "erknet"), options
+
+
+# --- rules ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PeriodShape:
+    """A period that keeps the rules: s stages of m growths of k channels, r time-steps."""
+
+    growth: int
+    m: int
+    stages: int
+    steps: int = 1
+
+    @property
+    def channels(self) -> int:
+        """Of y_n: m·k (rule 1)."""
+        return self.m * self.growth
+
+
+class BrokenRule(ConfigError):
+    """A block that is not a Runge–Kutta step; `rule` is the number of the rule, `nearest` the setting closest to the one asked for."""
+
+    def __init__(self, rule: int, period: int, problem: str, nearest: str) -> None:
+        super().__init__(f"period {period + 1} breaks rule {rule} of RKNets: {problem}; nearest valid: {nearest}")
+        self.rule, self.period, self.nearest = rule, period, nearest
+
+
+def rule_1(period: int, channels: int, growth: int) -> int:
+    """m: y_n has m·k channels."""
+    if channels % growth or channels < growth:
+        options = sorted({max(1, channels // growth), -(-channels // growth)}, key=lambda m: abs(m * growth - channels))
+        nearest = " or ".join(f"{m * growth} channels (m = {m})" for m in options)
+        raise BrokenRule(1, period, f"y_n has {channels} channels, not a multiple of the growth rate k = {growth}", nearest)
+    return channels // growth
+
+
+def rule_2(period: int, channels: int, growth: int, m: int) -> None:
+    """m successive growths are a group, which is added to y_n."""
+    if m * growth != channels:
+        problem = (
+            f"m = {m} growths of k = {growth} channels make groups of {m * growth}, which cannot be added to y_n of {channels} channels"
+        )
+        raise BrokenRule(2, period, problem, f"m = {max(1, round(channels / growth))}")
+
+
+def rule_2_even(period: int, widths: list[int]) -> int:
+    """k: all growths of a period have the same width."""
+    if len(set(widths)) > 1:
+        usual = Counter(widths).most_common(1)[0][0]
+        odd = next(index for index, width in enumerate(widths) if width != usual)
+        problem = f"growth {odd + 1} has {widths[odd]} channels and most have {usual}, so that m successive growths are no group of m·k"
+        raise BrokenRule(2, period, problem, f"k = {usual} in every growth")
+    return widths[0]
+
+
+def rule_3(period: int, growths: int, m: int) -> int:
+    """s: there are m·s growths."""
+    if growths % m or growths < m:
+        options = sorted({max(1, growths // m), -(-growths // m)}, key=lambda s: (abs(s * m - growths), -s))
+        nearest = " or ".join(f"{s * m} growths ({s} stage{'s' if s > 1 else ''})" for s in options)
+        raise BrokenRule(3, period, f"{growths} growths are no whole number of groups of m = {m}", nearest)
+    return growths // m
+
+
+def rule_4(period: int, m: int, growth: int) -> None:
+    """IRKNets have m = 1."""
+    if m != 1:
+        raise BrokenRule(4, period, f"an implicit step has m = 1, and here m = {m}", f"m = 1, so y_n has k = {growth} channels")
+
+
+# --- textbook methods -------------------------------------------------------------------------------------------------
+
+EXPLICIT = {1: "euler", 2: "heun", 4: "rk4", 6: "fehlberg45", 7: "dopri5"}
+IMPLICIT = {1: "gauss2", 2: "gauss4", 3: "radau5"}
+
+
+def familiar_method(stages: int, implicit: bool) -> tuple[str, list[list[float]]]:
+    """Name and matrix a_ij of a known method with as many stages; where there is none, ones wherever such a method may have a number."""
+    name = (IMPLICIT if implicit else EXPLICIT).get(stages)
+    if name is not None:
+        return name, [list(row) for row in find_method(name).a]
+    kind = "implicit" if implicit else "explicit"
+    return f"any {kind} method", [[1.0 if implicit or j < i else 0.0 for j in range(stages)] for i in range(stages)]
+
+
+# --- options ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from continua.errors import ConfigError
 from continua.models.registry import create_model
+from continua.models.rknet.config import BrokenRule, rule_1, rule_2_even, rule_3, rule_4
 from continua.models.rknet.network import ImageNetStem, RKNet
-from continua.models.rknet.rules import BrokenRule, rule_1, rule_2_even, rule_3, rule_4
 from continua.models.rknet.sources import CliqueNet, CliqueNetSpec, DenseNet, DenseNetSpec, densenet_spec
 
 LAYER = re.compile(r"features\.denseblock(\d+)\.denselayer(\d+)\.conv(\d)\.weight")

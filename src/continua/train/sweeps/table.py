@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from continua.report import show_table
 from continua.runs import Run
-from continua.train.sweeps.file import Sweep
-from continua.train.sweeps.status import Status
+from continua.train.sweeps.cells import Status, Sweep
 
 if TYPE_CHECKING:
     from rich.live import Live

@@ -1,16 +1,32 @@
-"""A sweep: the file with the axes whose product is its cells, and what the files of a cell say about it. Plain data, checked key by key."""
+"""A sweep: the file with the axes whose product is its cells, and how each cell is, from its run's files, its job and earlier commands."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from continua.errors import ConfigError, unknown_name
 from continua.runs import Recipe, Run, RunIndex, identity, load_recipe, merged, read_yaml, recipe_names, resolve, run_folder
 from continua.train.checkpoint import checkpoints
 
+if TYPE_CHECKING:
+    from continua.train.sweeps.jobs import Executor
+
+TRIALS = 2  # a failed cell is tried once more
+State = Literal["missing", "queued", "running", "elsewhere", "stopped", "failed", "done"]
+MEANING: dict[State, str] = {
+    "missing": "not begun",
+    "queued": "waits in the queue",
+    "running": "a job trains it",
+    "elsewhere": "another command trains it",
+    "stopped": "begun; goes on from its checkpoint",
+    "failed": "failed, and so did its second try",
+    "done": "finished",
+}
+STATUS_FILE = "cells.json"
+KEPT = ("job", "on", "failures", "step", "error")
 AXES = {"recipes": "recipe", "models": "model", "data": "data", "per_class": "per_class", "seeds": "seed"}
 
 
@@ -40,11 +56,8 @@ class Cell:
 
     def reached(self) -> "Reached":
         """How far its files say it is."""
-        run, epoch, accuracy = self.run, 0, None
-        last = _last_epoch(run.metrics)
-        if last is not None:
-            epoch, accuracy = last["epoch"], last.get("train_accuracy")
-        return Reached(epoch, accuracy, last_step(self.folder))
+        last = _last_epoch(self.run.metrics) or {"epoch": 0}
+        return Reached(last["epoch"], last.get("train_accuracy"), last_step(self.folder))
 
 
 @dataclass(frozen=True)
@@ -65,9 +78,7 @@ def last_step(folder: Path) -> int:
 def _last_epoch(metrics: Path) -> dict[str, Any] | None:
     """The last whole line about an epoch, from the end of the file; a line may be in the making."""
     try:
-        with open(metrics, "rb") as file:
-            file.seek(max(0, file.seek(0, 2) - 20_000))
-            lines = file.read().split(b"\n")
+        lines = _tail(metrics).split(b"\n")
     except OSError:
         return None
     for line in reversed(lines[:-1]):
@@ -176,3 +187,93 @@ def _entry(entry: Any, name: str) -> tuple[Any, dict[str, Any]]:
     if name in ("recipe", "model", "data") and name not in inside:
         raise ConfigError(f"an entry of the axis {name} is {dict(entry)!r}; it needs a `{name}`")
     return entry.get("name", inside.get(name, ", ".join(f"{key}={value}" for key, value in inside.items()))), merged({}, inside)
+
+
+# --- how each cell is ---------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Status:
+    """One cell. `step`: of its last checkpoint when its job was submitted; `failures`: of this command; `said`: by the cluster."""
+
+    cell: Cell
+    state: State = "missing"
+    job: str | None = None
+    on: str | None = None
+    failures: int = 0
+    step: int = -1
+    said: str = ""
+    error: str = ""
+
+    def rest(self) -> None:
+        """The state of a cell that no job of ours works on."""
+        if self.cell.result is not None:
+            self.state, self.said, self.error = "done", "", ""
+        elif self.cell.run.owner() is not None:
+            self.state, self.said = "elsewhere", self.cell.run.owner() or ""
+        elif self.failures >= TRIALS:
+            self.state = "failed"
+        else:
+            self.state = "stopped" if self.cell.run.exists else "missing"
+
+
+def read_statuses(sweep: Sweep, executor: "Executor | None" = None) -> list[Status]:
+    """The cells as files tell it, and as the executor does for its jobs that are still there.
+
+    Which jobs had been submitted for them is in `job` and `on`.
+    """
+    try:
+        written = json.loads((sweep.folder / STATUS_FILE).read_text("utf-8"))
+    except (OSError, ValueError):
+        written = {}
+    statuses = []
+    for cell in sweep.cells:
+        known = written.get(cell.identity, {})
+        status = Status(cell, **{key: known[key] for key in KEPT if key in known})
+        status.rest()
+        statuses.append(status)
+    if executor is not None:
+        ask_after_jobs(statuses, executor)
+    return statuses
+
+
+def ask_after_jobs(statuses: Sequence[Status], executor: "Executor") -> list[str]:
+    """Jobs of an earlier command that are still there; their cells' statuses become what the executor says of them."""
+    waiting = {status.job: status for status in statuses if status.job and status.on == executor.name and status.state != "done"}
+    there = []
+    for job, state in executor.states(waiting).items():
+        if state.kind != "ended":
+            waiting[job].state, waiting[job].said = state.kind, state.said
+            there.append(job)
+    return there
+
+
+def write_statuses(sweep: Sweep, statuses: Sequence[Status]) -> None:
+    """What the next command must know. Cells that a file no longer lists are forgotten; their runs stay."""
+    data = {status.cell.identity: {"name": status.cell.name} | {key: getattr(status, key) for key in KEPT} for status in statuses}
+    Run(sweep.folder).write_json(sweep.folder / STATUS_FILE, data)
+
+
+def jobs_folder(sweep: Sweep) -> Path:
+    """Where the jobs of a sweep keep their files."""
+    return sweep.folder / "jobs"
+
+
+def last_words(log: Path) -> str:
+    """The error that ended a job: the last line of its traceback, else what Slurm wrote, else the last line there is."""
+    try:
+        lines = [line.strip() for line in _tail(log).decode(errors="replace").splitlines() if line.strip()]
+    except OSError:
+        return f"it left no log ({log})"
+    own = [line for line in lines if not line.startswith(("srun:", "slurmstepd", "submitit "))]
+    if any(line.startswith("Traceback ") for line in own):
+        return own[-1].removeprefix("continua.errors.").removeprefix("continua.train.loop.")
+    slurm = [line for line in lines if line.startswith("slurmstepd")]
+    return (slurm or own or [f"it ended without a word (log: {log})"])[-1]
+
+
+def _tail(path: Path) -> bytes:
+    """The last 20,000 bytes of a file."""
+    with open(path, "rb") as file:
+        file.seek(max(0, file.seek(0, 2) - 20_000))
+        return file.read()
