@@ -6,16 +6,13 @@ from typing import Any
 
 from jsonargparse import Namespace
 
-from continua.cli.parsing import Command, Parser, Words
+from continua.cli.commands import Command, Parser, Words
 
 
-def add_doctor_arguments(doctor: Parser, words: Words) -> None:
-    doctor.add_argument("--json", action="store_true", help="print the same as JSON")
-    doctor.add_argument("--quick", action="store_true", help="make no probes: tell what is known of earlier ones")
-    doctor.add_argument(
-        "--data-dir", type=Path | None, default=None, help="folder of all data sets (else CONTINUA_DATA, else the user's cache)"
-    )
-    doctor.add_argument("--runs", type=Path | None, default=None, help="folder of all runs (else CONTINUA_RUNS, else ./runs)")
+def add_doctor_arguments(parser: Parser, words: Words) -> None:
+    parser.flag("json", "print the same as JSON")
+    parser.flag("quick", "make no probes: tell what is known of earlier ones")
+    parser.common("data_dir", "runs")
 
 
 def doctor_command(options: Namespace) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from jsonargparse import Namespace
 
-from continua.cli.parsing import Command, Parser, Words
+from continua.cli.commands import Command, Parser, Words
 from continua.errors import ConfigError, ContinuaError
 
 if TYPE_CHECKING:
@@ -16,15 +16,13 @@ if TYPE_CHECKING:
 
 def add_sweep_arguments(parser: Parser, words: Words) -> None:
     parser.add_argument("file", metavar="FILE", type=Path, help="the sweep: a YAML file with recipes, models, data, per_class, seeds, …")
-    parser.add_argument("--on", type=Literal["local", "slurm"], default="local", help="processes here, or jobs on a Slurm cluster")
-    parser.add_argument("--runs", type=Path | None, default=None, help="folder of all runs (else CONTINUA_RUNS, else ./runs)")
-    parser.add_argument("--jobs", type=int | None, default=None, help="cells at a time (local: 1; slurm: as many as the cluster takes)")
-    parser.add_argument("--threads", type=int | None, default=None, help="threads of each cell (local: cores / jobs; slurm: cpus_per_task)")
-    parser.add_argument("--device", type=str, default="auto", help="auto, cpu or cuda")
-    parser.add_argument("--data-dir", type=Path | None, default=None, help="folder of all data sets (else CONTINUA_DATA, else the cache)")
-    parser.add_argument("--checkpoint-minutes", type=float, default=5.0, help="within long epochs, save this often")
-    parser.add_argument("--status", action="store_true", help="only show how all cells are")
-    parser.add_argument("--cancel", action="store_true", help="have the sweep's jobs on the cluster save and stop")
+    parser.option("on", Literal["local", "slurm"], "local", "processes here, or jobs on a Slurm cluster")
+    parser.common("runs")
+    parser.option("jobs", int | None, None, "cells at a time (local: 1; slurm: as many as the cluster takes)")
+    parser.option("threads", int | None, None, "threads of each cell (local: cores / jobs; slurm: cpus_per_task)")
+    parser.common("device", "data_dir", "checkpoint_minutes")
+    parser.flag("status", "only show how all cells are")
+    parser.flag("cancel", "have the sweep's jobs on the cluster save and stop")
 
 
 def sweep_command(options: Namespace) -> None:
