@@ -79,7 +79,7 @@ def test_another_number_of_epochs_stretches_the_schedule_unless_it_is_given_too(
         ({"epochs": 2.5}, "epochs is '2.5'; expected a whole number"),
         ({"optimiser": {"kind": "sdg"}}, "optimiser.kind is 'sdg'; expected sgd or adamw"),
         ({"model": "dcn_oed"}, "did you mean dcn_ode"),
-        ({"model_options": {"chanels": [8]}}, "did you mean 'channels'?"),
+        ({"model_options": {"chanels": [8]}}, "did you mean channels?"),
         ({"model_options": {"solver": {"rtoll": 1}}}, "did you mean rtol?"),
         ({"data": "cifra10"}, "did you mean cifar10?"),
     ],

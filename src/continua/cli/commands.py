@@ -18,6 +18,7 @@ from typing import Any, Literal, TextIO, get_args, get_origin
 from jsonargparse import ArgumentParser, Namespace
 
 from continua.errors import ConfigError, ContinuaError, ContinuaWarning, unknown_name
+from continua.files import Json
 from continua.machine import claim_process, keep_freed_memory
 from continua.options import typed_value
 
@@ -104,7 +105,7 @@ class Parser(ArgumentParser):
         command: Parser = getattr(self, "parser", self)
         return super().add_argument(*names, **command.noted(names, how))
 
-    def noted(self, names: Sequence[str], how: dict[str, Any]) -> dict[str, Any]:
+    def noted(self, names: Sequence[str], how: Json) -> Json:
         """Remember an option; how to add it so that its value is checked by us."""
         hint = how.get("type")
         if hint is not None:

@@ -2,11 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 from jsonargparse import Namespace
 
 from continua.cli.commands import Command, Parser, Words
+from continua.files import Json
 
 
 def add_doctor_arguments(parser: Parser, words: Words) -> None:
@@ -23,7 +23,7 @@ def doctor_command(options: Namespace) -> None:
         raise SystemExit(1)
 
 
-def examined(data_dir: Path | None, runs: Path | None, ask: bool) -> dict[str, Any]:
+def examined(data_dir: Path | None, runs: Path | None, ask: bool) -> Json:
     """All facts, as JSON holds them, with what follows from them."""
     import platform
 
@@ -32,7 +32,7 @@ def examined(data_dir: Path | None, runs: Path | None, ask: bool) -> dict[str, A
     from continua.train import runs_folder
 
     folders = {"cache": cache_folder(), "data": data_folder(data_dir), "runs": runs_folder(runs)}
-    facts: dict[str, Any] = {
+    facts: Json = {
         "continua": _version(),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()}",
@@ -45,7 +45,7 @@ def examined(data_dir: Path | None, runs: Path | None, ask: bool) -> dict[str, A
     return facts | {"will": consequences(facts), "remarks": remarks(facts), "broken": faults(facts)}
 
 
-def one_screen(facts: dict[str, Any]) -> str:
+def one_screen(facts: Json) -> str:
     """One screen of text."""
     from continua.report import size_text
 
@@ -85,18 +85,18 @@ def _lines(rows: dict[str, str]) -> list[str]:
     return [f"  {name:<20}{text}" for name, text in rows.items()]
 
 
-def _variables(facts: dict[str, Any]) -> str:
+def _variables(facts: Json) -> str:
     said = [f"{name}={value}" for name, value in facts["threads"]["variables"].items()]
     return f" ({' '.join(said)})" if said else ""
 
 
-def _number_type(state: dict[str, Any] | None) -> str:
+def _number_type(state: Json | None) -> str:
     from continua.machine import Verdict
 
     return "not tried" if state is None else str(Verdict(state["state"], state["reason"], state["limit"] or ""))
 
 
-def _inductor(state: dict[str, Any] | None) -> str:
+def _inductor(state: Json | None) -> str:
     if state is None:
         return "not tried"
     return "works" if state["works"] else f"does not work ({state['reason']})"

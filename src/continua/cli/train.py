@@ -10,6 +10,7 @@ from jsonargparse import Namespace
 
 from continua.cli.commands import Command, Parser, Words, spellings
 from continua.errors import ConfigError
+from continua.files import Json
 from continua.runs import FREE, Recipe, load_recipe, merged, parse_value, recipe_fields, recipe_names, write_yaml
 
 RUN_ONLY = ("data_dir", "device", "threads", "progress", "checkpoint_minutes", "rank_timeout", "tensorboard")
@@ -29,7 +30,7 @@ def add_train_arguments(parser: Parser, words: Words) -> None:
     parser.flag("tensorboard", "write TensorBoard files too")
     group = parser.add_argument_group("fields of the recipe [where it is silent]; another number of epochs stretches the schedule with it")
     for name, kind in recipe_fields():
-        kind = dict[str, Any] | None if name.endswith("resized_crop") else kind
+        kind = Json | None if name.endswith("resized_crop") else kind
         group.add_argument(*spellings(name), type=kind, default=SUPPRESS, help=_help(name))
 
 
@@ -79,7 +80,7 @@ def train_command(options: Namespace) -> None:
         _say(run.folder, run.result or {})
 
 
-def _say(folder: Path, result: dict[str, Any]) -> None:
+def _say(folder: Path, result: Json) -> None:
     if "test_accuracy" in result:
         quality = f"test accuracy {result['test_accuracy']:.2%}"
     else:

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from math import sqrt
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from torch import Tensor, nn
 
 from continua.blocks import Activation, CoupledBlock, CoupledField, PostActResidualBlock
 from continua.errors import ConfigError
+from continua.files import Json
 from continua.filters import Evolved, Filter, FilterConv2d, Grid, NJet, Pixel, ScheduledNJet, evolve
 from continua.models.config import ClassifierConfig, Options, Solved, SolverOptions, check_choice, check_widths
 from continua.models.network import Network
@@ -135,7 +136,7 @@ class CoupledConfig(NeuralODEConfig):
             options = dict(own)
         return Motion(self.evolution, options, self.memory, *_coupled_grid(self.coupling, self.steps, self.weight_steps))
 
-    def _rda(self) -> dict[str, Any]:
+    def _rda(self) -> Json:
         """The options that belong to the reaction–diffusion–advection equation."""
         return dict(nonlinearity=self.nonlinearity, around=self.around, wave_numbers=self.wave_numbers, antidiffusion=self.antidiffusion)
 
@@ -213,7 +214,7 @@ class AnodeNet(Network):
         motion = config.motion()
 
         def make_filter(inputs: int, outputs: int) -> Filter:
-            options: dict[str, Any] = {"size": self.size} if config.filters == "pixel" else {}
+            options: Json = {"size": self.size} if config.filters == "pixel" else {}
             if config.filters == "njet_schedule":
                 options["interval"] = (motion.grid.start, motion.grid.end)
             inner = FILTERS[config.filters](inputs, outputs, **{**options, **(config.filter_options or {})})
@@ -263,7 +264,7 @@ def _pixels(module: nn.Module) -> Tensor | None:
 
 anodev2_model = partial(register_model, paper="ANODEV2")
 ALEXNET, RESNET4, RESNET10 = (64,), (16,), (16, 32)
-C2: dict[str, Any] = dict(coupling=2, steps=2, weight_steps=10)
+C2: Json = dict(coupling=2, steps=2, weight_steps=10)
 TINY, TINY10 = dict(channels=(4,)), dict(channels=(4, 6))
 SMALL, SMALL10 = dict(**TINY, norm="group"), dict(**TINY10, norm="group")  # batch statistics per step would tie them to Euler
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from continua.blocks import ODEBlock, Period
 from continua.errors import ConfigError
+from continua.files import Json
 from continua.models.config import ClassifierConfig, ModelConfig
 from continua.ode import SolverConfig, Stats, broadcast_time
 
@@ -32,7 +33,7 @@ class Network(nn.Module):
     multiscale: bool = False  # True: the head reads the states after all blocks, not the last alone
 
     @property
-    def config(self) -> dict[str, Any]:
+    def config(self) -> Json:
         """Name and options as plain data, enough for `create_model` to build the same network."""
         return {"model": self.name, "options": {} if self.options is None else self.options.plain()}
 

@@ -11,12 +11,13 @@ A decoder of format 1 held its encoder's configuration and was no model of its o
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 
 from continua.errors import ConfigError, ContinuaError
-from continua.files import write_synced
+from continua.files import Json, write_synced
+from continua.models.config import Options
 from continua.models.network import Network
 from continua.models.registry import create_model, model_entry
 from continua.ode import upgrade_solver_options
@@ -105,7 +106,7 @@ def _check_same(expected: dict[str, torch.Tensor], stored: dict[str, torch.Tenso
 # --- what earlier versions stored ---------------------------------------------------------------------------------------
 
 
-def upgrade_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def upgrade_options(name: str, options: Options) -> Json:
     """Options that version 0.1 stored for a model, as the model takes them today.
 
     What 0.1 wrote down for all models of a paper and this one never used is left out. A key that no version had stays, to be refused.
@@ -129,7 +130,7 @@ def _evolutions(evolution: object) -> list[object]:
     return list(evolution.values()) if isinstance(evolution, Mapping) else [evolution]
 
 
-def upgrade_config(stored: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def upgrade_config(stored: Options) -> tuple[str, Json]:
     """The model and its options of a config.json of any format."""
     version = stored.get("format", 1)
     if version not in (1, FORMAT):
@@ -141,7 +142,7 @@ def upgrade_config(stored: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     return name, options if version == FORMAT else upgrade_options(name, options)
 
 
-def upgrade_weights(stored: Mapping[str, Any], weights: Mapping[str, Value]) -> dict[str, Value]:
+def upgrade_weights(stored: Options, weights: Mapping[str, Value]) -> dict[str, Value]:
     """Weights by today's names, from the names they had beside a config.json of any format."""
     if stored.get("task") != "reconstruct":
         return dict(weights)

@@ -89,13 +89,13 @@ def stretched(recipe: Recipe, factor: float, *, keep: tuple[str, ...] = (), epoc
     return replace(recipe, epochs=epochs or max(1, round(recipe.epochs * factor)), schedule=schedule)
 
 
-def parse_recipe(data: Mapping[str, Any]) -> Recipe:
+def parse_recipe(data: Mapping[str, object]) -> Recipe:
     """A recipe from nested plain data."""
     check_keys(data, "recipe")
     return _built(Recipe, data)
 
 
-def _built(kind: type[T], data: Mapping[str, Any], prefix: str = "") -> T:
+def _built(kind: type[T], data: Mapping[str, object], prefix: str = "") -> T:
     """A dataclass from plain data, dataclasses among its fields included; each value is what its annotation says, or refused."""
     hints, values = field_types(kind), {}
     for key, value in data.items():
@@ -166,7 +166,7 @@ def recipe_fields(kind: type = Recipe, prefix: str = "") -> Iterator[tuple[str, 
             yield f"{prefix}{item.name}", hints[item.name]
 
 
-def check_keys(data: Mapping[str, Any], where: str, kind: type = Recipe, prefix: str = "") -> None:
+def check_keys(data: Mapping[str, object], where: str, kind: type = Recipe, prefix: str = "") -> None:
     """Refuse keys that no recipe has, naming the nearest one that it has."""
     hints = field_types(kind)
     for key, value in data.items():
@@ -181,7 +181,7 @@ def check_keys(data: Mapping[str, Any], where: str, kind: type = Recipe, prefix:
         check_keys(value, where, inner, f"{prefix}{key}.")
 
 
-def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Json:
+def merged(base: Mapping[str, object], changes: Mapping[str, object]) -> Json:
     """`base` with `changes` on top, mapping by mapping. Keys such as "solver.rtol" reach inside; an empty mapping empties."""
     result = dict(base)
     for key, value in changes.items():

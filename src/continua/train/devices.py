@@ -12,13 +12,14 @@ from torch import nn
 
 from continua.blocks import ODEBlock, norms_over_batches, share_batch_statistics
 from continua.errors import ConfigError, ContinuaError
+from continua.files import Json
 from continua.machine import prepare_process
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 N = TypeVar("N", bound=nn.Module)
-PRECISIONS: dict[str, Any] = {"float32": "32-true", "bfloat16": "bf16-mixed"}
+PRECISIONS: Json = {"float32": "32-true", "bfloat16": "bf16-mixed"}
 
 
 def world_size() -> int:
@@ -36,7 +37,7 @@ def launch_fabric(device: str, precision: str, timeout: float) -> "Fabric":
     if device == "cpu":
         prepare_process(precision)
     ranks = world_size()
-    options: dict[str, Any] = dict(accelerator=device, precision=PRECISIONS[precision])
+    options: Json = dict(accelerator=device, precision=PRECISIONS[precision])
     if ranks == 1:
         # Named explicitly: inside a Slurm job Fabric would otherwise expect to have been started by srun.
         fabric = Fabric(devices=1, plugins=LightningEnvironment(), **options)

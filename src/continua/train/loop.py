@@ -5,13 +5,14 @@ import time
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
 from torch import Tensor
 
 from continua.data import Batch, Loader
 from continua.errors import ContinuaError
+from continua.files import Json
 from continua.runs import Evaluation, Recipe, Run, costs, evaluate, readable_errors, stored_identity
 from continua.train.checkpoint import checkpoint_path, load_last_checkpoint, save_checkpoint
 from continua.train.devices import StopSignal
@@ -57,14 +58,14 @@ class Training:
         self.journal = Journal(run, parts.fabric.is_global_zero, options.tensorboard)
         self.average = AveragedWeights(self.net, recipe.ema) if recipe.ema else None
         self.plateau, self.sums = Plateau(), EpochSums()
-        self.best: dict[str, Any] | None = None
+        self.best: Json | None = None
         self.epoch = self.batch = self.step = self.high_losses = 0
         self.good_step: int | None = None  # of the last checkpoint that was not written amid high losses
         self.first_loss: float | None = None
         self.seconds, self.lr = 0.0, recipe.optimiser.lr
         self._saved_at = self._clock = time.monotonic()
 
-    def fit(self) -> dict[str, Any]:
+    def fit(self) -> Json:
         """Train to the end and report. Raises Interrupted or TrainingStopped once all there is to save is saved."""
         batches, shown = len(self.parts.train), self.options.progress if self.fabric.is_global_zero else "off"
         with self.stop.listening(), Progress(shown, self.recipe.epochs, batches, self.epoch * batches + self.batch) as progress:
@@ -94,7 +95,7 @@ class Training:
                 self._save()
         return (self.sums.images - before) / max(1e-9, time.monotonic() - start)
 
-    def _end_epoch(self, speed: float) -> dict[str, Any]:
+    def _end_epoch(self, speed: float) -> Json:
         """Look at held-out images, choose, write the epoch's line, save."""
         recipe, sums, done = self.recipe, self.sums, self.epoch + 1
         held = self._watch(self.parts.holdout) if self.parts.holdout is not None else None
@@ -203,7 +204,7 @@ class Training:
             save_checkpoint(self.run.checkpoints, self.step, self.state(), spare=self.good_step)
         self._saved_at = time.monotonic()
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Json:
         """Everything the rest of the training depends on, as tensors and plain data."""
         plain = {name: getattr(self, name) for name in _PLAIN}
         return plain | {
@@ -246,7 +247,7 @@ class Training:
         state = self.net.state_dict() if self.average is None else self.average.state
         return {name: value.detach().cpu().clone() for name, value in state.items()}
 
-    def _finish(self) -> dict[str, Any]:
+    def _finish(self) -> Json:
         """Report on the test images with the weights that the recipe selects, and save these."""
         chosen = self.best if self.best is not None else {"epoch": self.epoch, "net": self._weights()}
         self.net.load_state_dict(chosen["net"])
@@ -277,7 +278,7 @@ _SELECTIONS = {
 }
 
 
-def _shown(name: str, evaluation: Evaluation | None) -> dict[str, Any]:
+def _shown(name: str, evaluation: Evaluation | None) -> Json:
     if evaluation is None:
         return {}
     accuracy = {} if evaluation.accuracy is None else {f"{name}_accuracy": evaluation.accuracy}

@@ -3,13 +3,14 @@
 import os
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
 from continua.data import DataSet, Loader, load
 from continua.errors import ConfigError, ContinuaError, ContinuaWarning
+from continua.files import Json
 from continua.runs import (
     Recipe,
     Run,
@@ -109,7 +110,7 @@ def _follow(run: Run, recipe: Recipe, options: RunOptions, stop: StopSignal | No
     training.fit()
 
 
-def _warn_of_changes(run: Run, described: dict[str, Any]) -> None:
+def _warn_of_changes(run: Run, described: Json) -> None:
     before = RunView(run.folder).environment
     for name in ("threads", "ranks", "device"):
         if before and before.get(name) != described[name]:
@@ -142,8 +143,8 @@ def assemble(recipe: Recipe, options: RunOptions, fabric: "Fabric") -> Parts:
 
 def loaders(recipe: Recipe, data: DataSet, fabric: "Fabric") -> tuple[Loader, Loader | None, Loader]:
     """Batches of the training images, of the hold-out and of the test images."""
-    where: dict[str, Any] = dict(rank=fabric.global_rank, world_size=fabric.world_size, device=fabric.device)
-    still: dict[str, Any] = dict(augmentation=recipe.augmentation.evaluation(), **where)
+    where: Json = dict(rank=fabric.global_rank, world_size=fabric.world_size, device=fabric.device)
+    still: Json = dict(augmentation=recipe.augmentation.evaluation(), **where)
     images, batch = data["train"], recipe.batch_size
     drop = len(images) >= batch if recipe.drop_last == "auto" else recipe.drop_last
     train = Loader(images, batch, shuffle=True, drop_last=drop, seed=recipe.seed, augmentation=recipe.augmentation, **where)

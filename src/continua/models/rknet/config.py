@@ -8,10 +8,11 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from continua.blocks import Style
 from continua.errors import ConfigError
+from continua.files import Json
 from continua.models.config import ClassifierConfig, Options
 from continua.ode import find_method
 from continua.options import option
@@ -77,7 +78,7 @@ def plain_stages(terms: Terms) -> str:
     return "_".join(f"{s}x{r}" for s, r in terms)
 
 
-def spelled(name: str) -> tuple[str, dict[str, Any]] | None:
+def spelled(name: str) -> tuple[str, Json] | None:
     """The registered model and the options that a name of the paper stands for."""
     if not looks_spelled(name):
         return None

@@ -6,7 +6,7 @@ A DenseNet converts to an ERKNet, a CliqueNet to an IRKNet (`convert`). The weig
 from collections import OrderedDict
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from continua.blocks import Clique, Style
 from continua.errors import ConfigError, unknown_name
+from continua.files import Json
 from continua.models.rknet.network import MultiscaleHead, Transition, initialise
 
 
@@ -132,7 +133,7 @@ class DenseNet(nn.Module):
         super().__init__()
         self.spec = spec = densenet_spec(spec) if isinstance(spec, str) else spec
         large = spec.stem == "imagenet"
-        size: dict[str, Any] = dict(kernel_size=7, stride=2, padding=3) if large else dict(kernel_size=3, stride=1, padding=1)
+        size: Json = dict(kernel_size=7, stride=2, padding=3) if large else dict(kernel_size=3, stride=1, padding=1)
         parts: OrderedDict[str, nn.Module] = OrderedDict(conv0=nn.Conv2d(spec.in_channels, spec.stem_channels, **size, bias=False))
         if large:
             parts |= dict(norm0=nn.BatchNorm2d(spec.stem_channels, spec.norm_eps), relu0=nn.ReLU(), pool0=nn.MaxPool2d(3, 2, 1))

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from continua.errors import ConfigError, unknown_name
+from continua.files import Json
 from continua.runs import Recipe, Run, RunIndex, identity, load_recipe, merged, read_yaml, recipe_names, resolve, run_folder
 from continua.train.checkpoint import checkpoints
 
@@ -35,7 +36,7 @@ class Cell:
     """`label`: its place on the axes of the sweep, for people. `recipe` is resolved."""
 
     identity: str
-    label: Mapping[str, Any]
+    label: Mapping[str, object]
     recipe: Recipe
     folder: Path
 
@@ -50,7 +51,7 @@ class Cell:
         return " ".join([str(self.label["model"]), *rest])
 
     @property
-    def result(self) -> dict[str, Any] | None:
+    def result(self) -> Json | None:
         """What came out, once finished."""
         return self.run.result
 
@@ -75,7 +76,7 @@ def last_step(folder: Path) -> int:
     return int(saved[-1].stem.partition("-")[2]) if saved else -1
 
 
-def _last_epoch(metrics: Path) -> dict[str, Any] | None:
+def _last_epoch(metrics: Path) -> Json | None:
     """The last whole line about an epoch, from the end of the file; a line may be in the making."""
     try:
         lines = _tail(metrics).split(b"\n")
@@ -95,14 +96,14 @@ def _last_epoch(metrics: Path) -> dict[str, Any] | None:
 class SweepFile:
     """What may be in a sweep file. A list is an axis; an entry is a value, or a mapping of fields of the recipe (with a `name` to show)."""
 
-    recipes: Any
-    models: Any = None
-    data: Any = None
-    per_class: Any = None
-    seeds: Any = None  # a list, or how many: 3 is 0, 1, 2
-    grid: Mapping[str, Any] = field(default_factory=dict)  # further axes: a field of the recipe, its values
-    set: Mapping[str, Any] = field(default_factory=dict)  # fields of the recipe for every cell
-    slurm: Mapping[str, Any] = field(default_factory=dict)  # sbatch's options: partition, time (minutes), cpus_per_task, …
+    recipes: object
+    models: object = None
+    data: object = None
+    per_class: object = None
+    seeds: object = None  # a list, or how many: 3 is 0, 1, 2
+    grid: Json = field(default_factory=dict)  # further axes: a field of the recipe, its values
+    set: Json = field(default_factory=dict)  # fields of the recipe for every cell
+    slurm: Json = field(default_factory=dict)  # sbatch's options: partition, time (minutes), cpus_per_task, …
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ class Sweep:
     name: str
     path: Path
     cells: tuple[Cell, ...]
-    slurm: Mapping[str, Any]
+    slurm: Json
     folder: Path  # of the sweep's own files: job logs, results.json
 
     def __len__(self) -> int:
@@ -139,7 +140,7 @@ def load_sweep(path: "str | Path", runs: "str | Path | None" = None, device: str
     return Sweep(path.stem, path, tuple(cells.values()), given.slurm, (index.runs / "sweeps" / path.stem).absolute())
 
 
-def _checked(data: Mapping[str, Any], path: Path) -> SweepFile:
+def _checked(data: Json, path: Path) -> SweepFile:
     known = [item.name for item in fields(SweepFile)]
     for key, value in data.items():
         if key not in known:
@@ -152,7 +153,7 @@ def _checked(data: Mapping[str, Any], path: Path) -> SweepFile:
     return SweepFile(**data)
 
 
-def _recipes(given: SweepFile, path: Path) -> Iterator[tuple[dict[str, Any], Recipe]]:
+def _recipes(given: SweepFile, path: Path) -> Iterator[tuple[Json, Recipe]]:
     """Every cell's label (its place on each axis that has several) and recipe."""
     axes = {name: _entries(values, name, path) for key, name in AXES.items() if (values := getattr(given, key)) is not None}
     axes |= {str(name): _entries(values, str(name), path) for name, values in given.grid.items()}
@@ -170,7 +171,7 @@ def _recipes(given: SweepFile, path: Path) -> Iterator[tuple[dict[str, Any], Rec
         yield {"model": recipe.model, **label, "seed": recipe.seed}, recipe
 
 
-def _entries(values: Any, name: str, path: Path) -> list[Any]:
+def _entries(values: object, name: str, path: Path) -> Sequence[object]:
     if name == "seed" and isinstance(values, int) and not isinstance(values, bool):
         values = list(range(values))
     values = [values] if not isinstance(values, Sequence) or isinstance(values, str) else list(values)
@@ -179,7 +180,7 @@ def _entries(values: Any, name: str, path: Path) -> list[Any]:
     return values
 
 
-def _entry(entry: Any, name: str) -> tuple[Any, dict[str, Any]]:
+def _entry(entry: object, name: str) -> tuple[object, Json]:
     """What to show for an entry, and the fields it sets. Values that are themselves mappings are given as `{name: …, FIELD: {…}}`."""
     if not isinstance(entry, Mapping):
         return ("all" if name == "per_class" and entry is None else entry), {name: entry}

@@ -22,6 +22,7 @@ from types import FrameType
 from typing import Any, Literal, Protocol
 
 from continua.errors import ConfigError, ContinuaError, unknown_name
+from continua.files import Json
 from continua.runs import Run, parse_recipe
 from continua.train.devices import StopSignal
 from continua.train.loop import Interrupted, RunOptions
@@ -77,12 +78,12 @@ class JobSignals(StopSignal):
 class CellJob:
     """A cell as a job that submitit pickles, starts and, after a pre-emption, starts again."""
 
-    recipe: dict[str, Any]  # plain data, so that the pickle needs no class of ours but this one
+    recipe: Json  # plain data, so that the pickle needs no class of ours but this one
     folder: Path
     options: RunOptions
     step: int = -1  # of the last checkpoint when this job began
 
-    def __call__(self) -> dict[str, Any]:
+    def __call__(self) -> Json:
         """Train, or go on from where the run is; the result."""
         from continua.machine import claim_process, keep_freed_memory
 
@@ -101,7 +102,7 @@ class CellJob:
         now = last_step(self.folder)
         return DelayedSubmission(replace(self, step=now)) if now > self.step else None
 
-    def _carry_out(self, signals: JobSignals) -> dict[str, Any]:
+    def _carry_out(self, signals: JobSignals) -> Json:
         run = Run(self.folder)
         self._wait_for(run, signals)
         try:
@@ -157,7 +158,7 @@ class Local:
         submitit = import_submitit()
         self.executor = submitit.LocalExecutor(folder)
         self.executor.update_parameters(timeout_min=NEVER, signal_delay_s=60)
-        self.jobs: dict[str, Any] = {}
+        self.jobs: Json = {}
         self.graphics = _graphics_cards()
 
     def submit(self, job: CellJob, name: str) -> str:
@@ -194,7 +195,7 @@ class Slurm:
 
     name, pause, survives = "slurm", 3.0, True
 
-    def __init__(self, folder: Path, parameters: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, parameters: Mapping[str, object]) -> None:
         submitit = import_submitit()
         try:
             self.executor = submitit.SlurmExecutor(folder, max_num_timeout=REQUEUES)
@@ -245,7 +246,7 @@ def _slurm_state(line: str) -> tuple[str, JobState]:
 ONE_PROCESS = {"nodes", "ntasks_per_node", "gpus_per_task", "num_gpus", "array_parallelism", "use_srun", "job_name"}
 
 
-def slurm_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
+def slurm_parameters(given: Mapping[str, object]) -> Json:
     """The `slurm` section of a sweep file as submitit takes it: one node, one task, put back into the queue when pre-empted."""
     from submitit.slurm.slurm import _get_default_parameters
 
@@ -255,7 +256,7 @@ def slurm_parameters(given: Mapping[str, Any]) -> dict[str, Any]:
             raise ConfigError(f"slurm.{name} cannot be set: a cell of a sweep is one process on one node; train on several with torchrun")
         if name not in known:
             raise ConfigError(f"slurm: {unknown_name('key', name, known)}")
-    parameters: dict[str, Any] = {"time": 60, "nodes": 1, "ntasks_per_node": 1, "cpus_per_task": 1} | dict(given)
+    parameters: Json = {"time": 60, "nodes": 1, "ntasks_per_node": 1, "cpus_per_task": 1} | dict(given)
     if not isinstance(parameters["time"], int) or parameters["time"] < 1:
         raise ConfigError(f"slurm.time is {parameters['time']!r}; expected whole minutes, at least 1")
     parameters["additional_parameters"] = {"requeue": True} | dict(parameters.get("additional_parameters") or {})

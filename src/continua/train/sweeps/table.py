@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from continua.files import Json
 from continua.report import show_table
 from continua.runs import Run
 from continua.train.sweeps.cells import Status, Sweep
@@ -115,9 +116,9 @@ def show_status(statuses: Sequence[Status], title: str) -> None:
 METRICS = ("test_accuracy", "test_loss")
 
 
-def summarise(statuses: Sequence[Status]) -> list[dict[str, Any]]:
+def summarise(statuses: Sequence[Status]) -> list[Json]:
     """For every point of the grid but the seed: how many seeds are finished, and mean and standard deviation (n − 1) of their result."""
-    points: dict[str, dict[str, Any]] = {}
+    points: dict[str, Json] = {}
     for status in statuses:
         label = {name: value for name, value in status.cell.label.items() if name != "seed"}
         # Fields that are not axes of the sweep are the same in all cells of a point, so the label alone tells points apart.
@@ -163,7 +164,7 @@ def show_results(sweep: Sweep, statuses: Sequence[Status]) -> None:
     )
 
 
-def _shown(point: dict[str, Any]) -> list[object]:
+def _shown(point: Json) -> list[object]:
     if point["metric"] == "test_accuracy":
         mean, spread = f"{point['mean']:.2%}", f" ± {100 * point['std']:.2f}" if point["std"] is not None else ""
     else:
