@@ -138,7 +138,7 @@ WORDS = {int: "a whole number", float: "a number", str: "a name", bool: "true or
 
 
 @cache
-def option_types(config: type[ModelConfig]) -> Json:
+def option_types(config: type[ModelConfig]) -> dict[str, Any]:
     """The annotation of every option."""
     hints = get_type_hints(config)
     return {item.name: hints[item.name] for item in fields(config)}

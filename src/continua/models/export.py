@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from continua.blocks import ODEBlock
 from continua.errors import ConfigError
-from continua.files import Json
 from continua.filters import Filter, FilterConv2d, JetKernel, Kernel, Pixel, PixelKernel, ScheduledNJet, hybrid_kernel
 from continua.models.network import Network
 
@@ -177,8 +176,7 @@ def export_onnx(net: Network, target: "str | Path", image: tuple[int, int, int] 
     target = Path(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     program = export_program(net, image)
-    names: Json = dict(input_names=["images"], output_names=["logits"])
-    made = torch.onnx.export(program, dynamo=True, verbose=False, **names)
+    made = torch.onnx.export(program, dynamo=True, verbose=False, input_names=["images"], output_names=["logits"])
     if made is None:
         raise ConfigError("torch.onnx.export gave no program; this version of PyTorch cannot export it")
     made.save(str(target), external_data=False)

@@ -14,9 +14,8 @@ from torch import nn
 
 from continua.blocks import ConvField, ODEBlock, ResidualBlock
 from continua.errors import ConfigError
-from continua.files import Json
 from continua.filters import FilterConv2d, Pixel
-from continua.models.config import ClassifierConfig, InTime, ModelConfig, check_counts, check_style
+from continua.models.config import ClassifierConfig, InTime, ModelConfig, Options, check_counts, check_style
 from continua.models.dcn import Head
 from continua.models.network import Network
 from continua.models.registry import register_model
@@ -98,7 +97,7 @@ class FeatureNet(Network):
         return ODEBlock(field, self.end, solver=self.solver)
 
     def _residual_stem(self, inputs: int, narrow: int) -> nn.Sequential:
-        options: Json = dict(stride=2, activation=self.activation, norm_groups=self.norm_groups)
+        options: Options = dict(stride=2, activation=self.activation, norm_groups=self.norm_groups)
         return nn.Sequential(
             FilterConv2d(Pixel(inputs, narrow), padding=0, bias=True),
             ResidualBlock(narrow, Pixel, **options),

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from continua.blocks import ODEBlock, Period
 from continua.errors import ConfigError
 from continua.files import Json
+from continua.filters import Filter
 from continua.models.config import ClassifierConfig, ModelConfig
 from continua.ode import SolverConfig, Stats, broadcast_time
 
@@ -215,3 +216,10 @@ class Network(nn.Module):
         if not -len(self.blocks) <= block < len(self.blocks):
             raise ConfigError(f"there is no block {block}; the network has blocks 0 … {len(self.blocks) - 1}")
         return block % len(self.blocks)
+
+
+def label_filters(net: nn.Module) -> None:
+    """Warnings call a filter by its place in the network."""
+    for name, module in net.named_modules():
+        if isinstance(module, Filter):
+            module.label = name.removesuffix(".inner").removesuffix(".filter")

@@ -13,12 +13,11 @@ from torch import Tensor
 from continua.data import Batch, Loader
 from continua.errors import ContinuaError
 from continua.files import Json
-from continua.runs import Evaluation, Recipe, Run, costs, evaluate, readable_errors, stored_identity
+from continua.runs import Evaluation, Recipe, Run, costs, evaluate, identity, readable_errors, stored_identity
 from continua.train.checkpoint import checkpoint_path, load_last_checkpoint, save_checkpoint
-from continua.train.devices import StopSignal
 from continua.train.metrics import EpochSums, Journal, Progress
 from continua.train.optimiser import AveragedWeights, Plateau, lr_factor, set_lr, sigmas
-from continua.train.step import Parts, Step, StepResult, laid_out
+from continua.train.step import Parts, Step, StopSignal, laid_out
 
 
 @dataclass(frozen=True)
@@ -49,9 +48,9 @@ class Interrupted(Exception):
 class Training:
     """One run: its state, and the steps that change it."""
 
-    def __init__(self, run: Run, recipe: Recipe, identity: str, parts: Parts, options: RunOptions, stop: StopSignal | None = None) -> None:
+    def __init__(self, run: Run, recipe: Recipe, parts: Parts, options: RunOptions, stop: StopSignal | None = None) -> None:
         """`stop`: whoever owns the process's signals says there when to stop; without it the loop owns them."""
-        self.run, self.recipe, self.identity, self.options = run, recipe, identity, options
+        self.run, self.recipe, self.identity, self.options = run, recipe, identity(recipe), options
         self.parts, self.fabric, self.net, self.optimiser = parts, parts.fabric, parts.net, parts.optimiser
         self.stop = stop or StopSignal()
         self.take_step = Step(parts, recipe, self.stop)
@@ -158,17 +157,14 @@ class Training:
         if result.retried is not None:
             factor, problem = result.retried
             self.journal.event("retried", self.epoch + 1, self.batch, tolerances_times=factor, diagnosis=problem)
-        if result.failure is None:
-            self._count(result)
-        else:
+        if result.failure is not None:
             self._skip(result.failure)
-        return result.stop
-
-    def _count(self, result: StepResult) -> None:
+            return result.stop
         self.sums.add(result)
         if self.average is not None:
             self.average.update()
         self._guard(result.total / max(1, result.images))
+        return result.stop
 
     def _skip(self, problem: str) -> None:
         policy = self.recipe.failure

@@ -7,7 +7,7 @@ attentional transition, B: bottleneck. Rules 1–4 (§3.3) say when a block is a
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal, Self
 
 from continua.blocks import Style
@@ -38,11 +38,6 @@ class Spelling:
         suffix = "A" * self.attention + "B" * self.bottleneck
         stages = "_".join(f"{s}×{r}" for s, r in self.terms)
         return f"{'I' if self.implicit else 'E'}RKNet-{stages}" + (f"-{suffix}" if suffix else "")
-
-
-def looks_spelled(name: str) -> bool:
-    """Whether a model's name is meant as the paper's spelling, be it with a space or _ where the hyphen should be."""
-    return re.match(r"[ei]rknet(-|\W?\d|_\d)", name.strip(), re.IGNORECASE) is not None
 
 
 def parse_name(name: str) -> Spelling:
@@ -79,8 +74,8 @@ def plain_stages(terms: Terms) -> str:
 
 
 def spelled(name: str) -> tuple[str, Json] | None:
-    """The registered model and the options that a name of the paper stands for."""
-    if not looks_spelled(name):
+    """The registered model and the options that a name of the paper stands for; None where it is not meant as one."""
+    if re.match(r"[ei]rknet(-|\W?\d|_\d)", name.strip(), re.IGNORECASE) is None:  # also with a space or _ in place of the hyphen
         return None
     read = parse_name(name)
     options = dict(stages=plain_stages(read.terms), attention=read.attention, bottleneck=read.bottleneck)
@@ -218,19 +213,29 @@ class RKConfig(ClassifierConfig):
 
     def style(self) -> Style:
         """Norm, activation and dropout of all layers."""
-        return Style(
-            norm=self.norm,
-            activation=self.activation,
-            dropout=self.dropout,
-            memory_efficient=self.memory_efficient,
-            norm_eps=self.norm_eps,
-            norm_momentum=self.norm_momentum,
-            norm_groups=self.norm_groups,
-        )
+        return Style(**{item.name: getattr(self, item.name) for item in fields(Style)})
 
     def shapes(self) -> list[PeriodShape]:
         """The periods that the options describe, rules 1–4 checked."""
-        return period_shapes(self)
+        stages, growths = self.stages, self.growths
+        if (stages is None) == (growths is None):
+            raise ConfigError(f"stages={stages!r} and growths={growths!r}; give one: stages '7x1_6x1_6x1', or the growths of each period")
+        terms = parse_stages(stages) if stages is not None else tuple((0, 1) for _ in growths or ())
+        count = len(terms)
+        wide = None if self.channels is None else _each("channels", self.channels, count)
+        given = None if self.m is None else _each("m", self.m, count)
+        shapes = []
+        for index, ((s, r), k) in enumerate(zip(terms, _each("growth", self.growth, count), strict=True)):
+            least = 1 if wide is None else rule_1(index, wide[index], k)
+            m = least if given is None else given[index]
+            if wide is not None:
+                rule_2(index, wide[index], k, m)
+            if isinstance(self, IRKConfig):
+                rule_4(index, m, k)
+            if growths is not None:
+                s = rule_3(index, _each("growths", growths, count)[index], m)
+            shapes.append(PeriodShape(k, m, s, r))
+        return shapes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,30 +253,6 @@ class IRKConfig(RKConfig):
     loops: int = option(1, "how often all stages are renewed; see continua.blocks.Clique")
     order: Literal["gauss-seidel", "jacobi"] = option("gauss-seidel", "in which order: gauss-seidel or jacobi")
     state_in_update: bool = option(False, "y_n is read again when stages are renewed")
-
-
-def period_shapes(config: RKConfig) -> list[PeriodShape]:
-    """The periods that a configuration describes, rules 1–4 checked."""
-    stages, growths = config.stages, config.growths
-    if (stages is None) == (growths is None):
-        raise ConfigError(f"stages={stages!r} and growths={growths!r}; give one: stages '7x1_6x1_6x1', or the growths of each period")
-    terms = parse_stages(stages) if stages is not None else tuple((0, 1) for _ in growths or ())
-    count = len(terms)
-    rates = _each("growth", config.growth, count)
-    wide = None if config.channels is None else _each("channels", config.channels, count)
-    given = None if config.m is None else _each("m", config.m, count)
-    shapes = []
-    for index, ((s, r), k) in enumerate(zip(terms, rates, strict=True)):
-        own = given[index] if given is not None else 1 if wide is None else rule_1(index, wide[index], k)
-        if wide is not None:
-            rule_1(index, wide[index], k)
-            rule_2(index, wide[index], k, own)
-        if isinstance(config, IRKConfig):
-            rule_4(index, own, k)
-        if growths is not None:
-            s = rule_3(index, _each("growths", growths, count)[index], own)
-        shapes.append(PeriodShape(k, own, s, r))
-    return shapes
 
 
 def _each(name: str, value: "int | Sequence[int]", periods: int) -> list[int]:

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from continua.blocks import Activation, ERKStep, IRKStep, Period, Style, group_norm
-from continua.files import Json
 from continua.filters import Filter, NJet, Pixel
+from continua.models.config import Options
 from continua.models.network import Network
 from continua.models.registry import register_model, register_spelling
 from continua.models.rknet.config import ERKConfig, IRKConfig, PeriodShape, RKConfig, Spelling, spelled
@@ -54,7 +54,7 @@ class RKNet(Network):
 
     def _period(self, shape: PeriodShape, config: RKConfig) -> Period:
         multiple = config.bottleneck_width or (1 if self.implicit else 4)
-        common: Json = dict(
+        common: Options = dict(
             bottleneck=multiple * shape.growth if config.bottleneck else None,
             uses=shape.steps if config.share_steps else 1,
             make_filter=self.make_filter,
@@ -62,7 +62,7 @@ class RKNet(Network):
         )
         count = 1 if config.share_steps else shape.steps
         if isinstance(config, IRKConfig):
-            clique: Json = dict(loops=config.loops, order=config.order, state_in_update=config.state_in_update)
+            clique: Options = dict(loops=config.loops, order=config.order, state_in_update=config.state_in_update)
             return Period([IRKStep(shape.growth, shape.stages, **clique, **common) for _ in range(count)])
         return Period([ERKStep(shape.growth, shape.stages, shape.m, **common) for _ in range(count)])
 
@@ -172,8 +172,8 @@ class MultiscaleHead(nn.Module):
 # --- every row of the tables 1–3 of the paper under its own name, and `erknet` and `irknet` for all others -----------------
 
 TINY = dict(growth=8)
-IMAGENET: Json = dict(stem="imagenet", multiscale=False, bottleneck=True, growth=32, num_classes=1000)
-AB: Json = dict(attention=True, bottleneck=True)
+IMAGENET: Options = dict(stem="imagenet", multiscale=False, bottleneck=True, growth=32, num_classes=1000)
+AB: Options = dict(attention=True, bottleneck=True)
 rknet_model = partial(register_model, paper="RKNet", tiny=TINY)
 imagenet_model = partial(register_model, paper="RKNet", tiny=dict(growth=4, m=(2, 2, 2, 2), num_classes=10), image_size=224)
 

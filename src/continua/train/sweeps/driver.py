@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from continua.errors import ConfigError
 from continua.runs import Run, plain_recipe
-from continua.train.devices import StopSignal
 from continua.train.loop import RunOptions
+from continua.train.step import StopSignal
 from continua.train.sweeps.cells import Status, Sweep, ask_after_jobs, jobs_folder, last_words, read_statuses, write_statuses
 from continua.train.sweeps.jobs import CellJob, Executor, JobState
 

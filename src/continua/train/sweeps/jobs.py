@@ -24,9 +24,9 @@ from typing import Any, Literal, Protocol
 from continua.errors import ConfigError, ContinuaError, unknown_name
 from continua.files import Json
 from continua.runs import Run, parse_recipe
-from continua.train.devices import StopSignal
 from continua.train.loop import Interrupted, RunOptions
 from continua.train.start import resume, train
+from continua.train.step import StopSignal
 from continua.train.sweeps.cells import last_step
 
 TORCHRUN = ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID")
@@ -158,7 +158,7 @@ class Local:
         submitit = import_submitit()
         self.executor = submitit.LocalExecutor(folder)
         self.executor.update_parameters(timeout_min=NEVER, signal_delay_s=60)
-        self.jobs: Json = {}
+        self.jobs: dict[str, Any] = {}
         self.graphics = _graphics_cards()
 
     def submit(self, job: CellJob, name: str) -> str:
