@@ -165,14 +165,6 @@ class Parser(ArgumentParser):
         return self.takes_value[option]
 
 
-def _no_arguments(parser: Parser, words: Words) -> None:
-    """A command without options of its own."""
-
-
-def _as_typed(words: Words) -> Words:
-    return words
-
-
 @dataclass(frozen=True)
 class Command:
     """One command: a sentence for its help, what it takes, what it does. One with `subcommands` does nothing itself."""
@@ -180,8 +172,8 @@ class Command:
     description: str
     run: Callable[[Namespace], None] | None = None
     # The words that follow the command are known: `analyse` adds the options of the analysis they name.
-    add_arguments: Callable[[Parser, Words], None] = _no_arguments
-    rewrite: Callable[[Words], Words] = _as_typed  # words as the parser wants them
+    add_arguments: Callable[[Parser, Words], None] = lambda parser, words: None
+    rewrite: Callable[[Words], Words] = list  # words as the parser wants them
     subcommands: Mapping[str, tuple[str, "Command"]] = field(default_factory=dict)  # by name: a few words for the list, the command
 
 
@@ -219,7 +211,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parse(words: Words) -> tuple[Command, Namespace]:
     """The command that the words name, and its options. Raises what `main` prints: nothing is run."""
-    flags, words = _leading_flags(words)
+    # The options of `continua` itself stand before the command.
+    start = next((place for place, word in enumerate(words) if not word.startswith("-")), len(words))
+    flags, words = words[:start], words[start:]
     if not words or words[0] not in COMMANDS:  # --version and --help end the program here
         program = _program({})
         program.check([*flags, *words])
@@ -239,12 +233,6 @@ def parse(words: Words) -> tuple[Command, Namespace]:
     program.check([name, *rest])
     options = program.parse_args([*flags, name, *rest])[name]
     return (command.subcommands[options.command][1], options[options.command]) if below else (command, options)
-
-
-def _leading_flags(words: Words) -> tuple[Words, Words]:
-    """The options of `continua` itself, which stand before the command, and the rest."""
-    start = next((place for place, word in enumerate(words) if not word.startswith("-")), len(words))
-    return words[:start], words[start:]
 
 
 def _program(chosen: dict[str, Parser]) -> Parser:

@@ -1,12 +1,16 @@
 """`continua doctor`: what this machine is, and what Continua will therefore do on it."""
 
 import json
+import platform
+from importlib.metadata import version
 from pathlib import Path
 
 from jsonargparse import Namespace
 
 from continua.cli.commands import Command, Parser, Words
 from continua.files import Json
+
+MEMORY = {"machine": "in all", "available": "free now", "limit": "allowed here"}
 
 
 def add_doctor_arguments(parser: Parser, words: Words) -> None:
@@ -25,15 +29,13 @@ def doctor_command(options: Namespace) -> None:
 
 def examined(data_dir: Path | None, runs: Path | None, ask: bool) -> Json:
     """All facts, as JSON holds them, with what follows from them."""
-    import platform
-
     from continua.data import data_folder
     from continua.machine import cache_folder, consequences, faults, float32_fault, machine_facts, packages, remarks, writable
     from continua.train import runs_folder
 
     folders = {"cache": cache_folder(), "data": data_folder(data_dir), "runs": runs_folder(runs)}
     facts: Json = {
-        "continua": _version(),
+        "continua": version("continua"),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()}",
         **machine_facts(ask=ask),
@@ -52,12 +54,14 @@ def one_screen(facts: Json) -> str:
     build, cores, memory = facts["torch"], facts["cores"], facts["memory"]
     parts = [name for name in ("mkldnn", "mkl", "openmp") if build[name]]
     sizes = [f"{size_text(memory[name])} {word}" for name, word in MEMORY.items() if memory[name] is not None]
-    folders = facts["folders"].items()
+    folders, inductor = facts["folders"].items(), facts["inductor"]
+    variables = " ".join(f"{name}={value}" for name, value in facts["threads"]["variables"].items())
     rows = {
         "continua": f"{facts['continua']}, Python {facts['python']}, {facts['system']}",
         "cpu": f"{facts['cpu']['name']}, {facts['cpu']['architecture']}",
         "features": " ".join(facts["cpu"]["features"]) or "not known",
-        "cores": f"{cores['usable']} of {cores['machine']}, PyTorch uses {facts['threads']['torch']} threads{_variables(facts)}",
+        "cores": f"{cores['usable']} of {cores['machine']}, PyTorch uses {facts['threads']['torch']} threads"
+        + (f" ({variables})" if variables else ""),
         "memory": ", ".join(sizes) or "not known",
         "gpus": ", ".join(f"{card['name']} ({size_text(card['memory'])})" for card in facts["gpus"]) or "none",
         "torch": f"{build['version']}, {build['vectors']}, {' '.join(parts)}, " + (f"CUDA {build['cuda']}" if build["cuda"] else "no CUDA"),
@@ -65,7 +69,7 @@ def one_screen(facts: Json) -> str:
         "float32": facts["float32"] or "not tried",
         **{name: _number_type(state) for name, state in facts["number_types"].items()},
         "compilers": "; ".join(facts["compilers"].values()) or "none",
-        "inductor": _inductor(facts["inductor"]),
+        "inductor": "not tried" if inductor is None else "works" if inductor["works"] else f"does not work ({inductor['reason']})",
         "packages": ", ".join(f"{name} {package['version'] or 'not installed'}" for name, package in facts["packages"].items()),
         "data sets": ", ".join(f"{name}{'' if state == 'yes' else f' ({state})'}" for name, state in facts["data"].items()) or "none",
         "folders": ", ".join(f"{name} {folder['path']}{'' if folder['writable'] else ' (READ ONLY)'}" for name, folder in folders),
@@ -78,28 +82,14 @@ def one_screen(facts: Json) -> str:
     return "\n".join(lines)
 
 
-MEMORY = {"machine": "in all", "available": "free now", "limit": "allowed here"}
-
-
 def _lines(rows: dict[str, str]) -> list[str]:
     return [f"  {name:<20}{text}" for name, text in rows.items()]
-
-
-def _variables(facts: Json) -> str:
-    said = [f"{name}={value}" for name, value in facts["threads"]["variables"].items()]
-    return f" ({' '.join(said)})" if said else ""
 
 
 def _number_type(state: Json | None) -> str:
     from continua.machine import Verdict
 
     return "not tried" if state is None else str(Verdict(state["state"], state["reason"], state["limit"] or ""))
-
-
-def _inductor(state: Json | None) -> str:
-    if state is None:
-        return "not tried"
-    return "works" if state["works"] else f"does not work ({state['reason']})"
 
 
 def _data_sets(root: Path) -> dict[str, str]:
@@ -117,12 +107,6 @@ def _short(path: Path) -> str:
         if path.is_relative_to(known):
             return str(Path(name) / path.relative_to(known))
     return str(path)
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("continua")
 
 
 COMMAND = Command(

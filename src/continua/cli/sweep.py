@@ -1,6 +1,5 @@
 """`continua sweep FILE`: options in, a table and a line on how to go on out."""
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -9,6 +8,7 @@ from jsonargparse import Namespace
 
 from continua.cli.commands import Command, Parser, Words
 from continua.errors import ConfigError, ContinuaError
+from continua.machine import usable_cores
 
 if TYPE_CHECKING:
     from continua.train import Executor, Outcome, RunOptions, Sweep
@@ -59,8 +59,7 @@ def _run_options(options: Namespace, sweep: "Sweep") -> "RunOptions":
 
     threads = options.threads
     if threads is None:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        threads = max(1, cores // (_jobs(options) or 1)) if options.on == "local" else int(sweep.slurm.get("cpus_per_task", 1))
+        threads = max(1, usable_cores() // (_jobs(options) or 1)) if options.on == "local" else int(sweep.slurm.get("cpus_per_task", 1))
     data = options.data_dir.absolute() if options.data_dir is not None else None
     return RunOptions(data, options.device, threads, progress="lines", checkpoint_minutes=options.checkpoint_minutes)
 

@@ -1,7 +1,7 @@
 """The machine that we run on: what its number types are worth, what it has, how its memory is kept. Imports no other room."""
 
 from continua.machine.asking import cache_folder
-from continua.machine.facts import consequences, faults, float32_fault, machine_facts, packages, remarks, writable
+from continua.machine.facts import consequences, faults, float32_fault, machine_facts, packages, remarks, usable_cores, writable
 from continua.machine.number_types import Verdict, cpu_name, verdict
 from continua.machine.process import claim_process, keep_freed_memory, prepare_process, usable, why_unusable
 
@@ -19,6 +19,7 @@ __all__ = [
     "prepare_process",
     "remarks",
     "usable",
+    "usable_cores",
     "verdict",
     "why_unusable",
     "writable",

@@ -159,7 +159,9 @@ def _convolutions(net: nn.Module) -> list[FilterConv2d]:
 
 def export_program(net: Network, image: tuple[int, int, int] = (3, 32, 32)) -> torch.export.ExportedProgram:
     """logits = program.module()(images): one graph for batches of any size of images of (channels, height, width), weights frozen."""
-    _refuse_open_ended(net)
+    for name, block in net.named_modules():  # an exported graph is a fixed list of operations
+        if isinstance(block, ODEBlock) and (problem := block.why_not_one_graph()):
+            raise ConfigError(f"{name}: {problem}")
     if len(image) != 3:
         raise ConfigError(f"image={tuple(image)}; expected (channels, height, width), for example (3, 32, 32)")
     device = next(net.parameters()).device
@@ -192,10 +194,3 @@ class _Logits(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         return self.net(images)
-
-
-def _refuse_open_ended(net: nn.Module) -> None:
-    """An exported graph is a fixed list of operations."""
-    for name, block in net.named_modules():
-        if isinstance(block, ODEBlock) and (problem := block.why_not_one_graph()):
-            raise ConfigError(f"{name}: {problem}")

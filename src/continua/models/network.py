@@ -154,12 +154,7 @@ class Network(nn.Module):
         save_pretrained(self, folder)
 
     def _walk(
-        self,
-        images: Tensor,
-        blocks: int,
-        t1: EndTimes | None,
-        input_scale: "float | Tensor | None",
-        states: list[Tensor] | None = None,
+        self, images: Tensor, blocks: int, t1: EndTimes | None, input_scale: "float | Tensor | None", states: list[Tensor] | None = None
     ) -> Tensor:
         """The output of the first `blocks` blocks (of the stem for 0); `states` collects those of all."""
         end = self._end_times(t1)

@@ -119,15 +119,12 @@ def upgrade_options(name: str, options: Options) -> Json:
         )
     unused = set(SHARED_IN_0_1.get(entry.paper, ())) - set(entry.options)
     kept = {option: value for option, value in options.items() if option not in unused}
-    if "evolution" in kept and "rda" not in _evolutions(kept["evolution"]):  # 0.1 stored these whatever the evolution was
+    evolution = kept.get("evolution", "rda")
+    if "rda" not in (evolution.values() if isinstance(evolution, Mapping) else [evolution]):  # 0.1 stored these whatever it was
         kept = {option: value for option, value in kept.items() if option not in RDA}
     if isinstance(kept.get("solver"), Mapping):
         kept["solver"] = upgrade_solver_options(kept["solver"])
     return kept
-
-
-def _evolutions(evolution: object) -> list[object]:
-    return list(evolution.values()) if isinstance(evolution, Mapping) else [evolution]
 
 
 def upgrade_config(stored: Options) -> tuple[str, Json]:

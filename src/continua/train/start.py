@@ -16,17 +16,7 @@ from continua.data import DataSet, Loader, load
 from continua.errors import ConfigError, ContinuaError, ContinuaWarning
 from continua.files import Json
 from continua.machine import prepare_process
-from continua.runs import (
-    Recipe,
-    Run,
-    RunView,
-    chosen_device,
-    describe_environment,
-    reported_split,
-    resolve,
-    run_folder,
-    task_of,
-)
+from continua.runs import Recipe, Run, RunView, chosen_device, describe_environment, reported_split, resolve, run_folder, task_of
 from continua.train.loop import RunOptions, Training
 from continua.train.optimiser import build_optimiser
 from continua.train.step import Parts, StopSignal, trained_ode_blocks

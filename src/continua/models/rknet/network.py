@@ -83,19 +83,14 @@ def initialise(net: nn.Module) -> None:
 # --- stem, transition, head (RKNet §3.2, §4.2; CliqueNet's attention) ---------------------------------------------------
 
 
-def norm_layer(channels: int, style: Style) -> nn.Module:
-    """The norm of a style as a layer of its own."""
-    if style.norm == "batch":
-        return nn.BatchNorm2d(channels, style.norm_eps, style.norm_momentum)
-    return nn.Identity() if style.norm == "identity" else group_norm(channels, style.norm_groups)
-
-
 class NormAct(nn.Module):
     """norm → act."""
 
     def __init__(self, channels: int, style: Style) -> None:
         super().__init__()
-        self.norm = norm_layer(channels, style)
+        self.norm = nn.Identity() if style.norm == "identity" else group_norm(channels, style.norm_groups)
+        if style.norm == "batch":
+            self.norm = nn.BatchNorm2d(channels, style.norm_eps, style.norm_momentum)
         self.act = Activation(style.activation)
         self.own = style.norm != "identity"  # an identity hands on memory that is not ours to overwrite
 

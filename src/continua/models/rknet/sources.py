@@ -5,7 +5,7 @@ A DenseNet converts to an ERKNet, a CliqueNet to an IRKNet (`convert`). The weig
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -203,15 +203,10 @@ class CliqueNet(nn.Module):
         self.head = MultiscaleHead(widths, spec.num_classes, style)
         initialise(self)
 
-    @property
-    def cliques(self) -> list[Clique]:
-        """The blocks."""
-        return [block for block in self.blocks if isinstance(block, Clique)]
-
     def forward(self, images: Tensor) -> Tensor:
         h, seen = self.stem(images), []
-        for index, block in enumerate(self.cliques):
-            nodes = torch.cat(block.increments(h), 1)
+        for index, block in enumerate(self.blocks):
+            nodes = torch.cat(cast(Clique, block).increments(h), 1)
             seen.append(torch.cat([h, nodes], 1))
             if index < len(self.transitions):
                 h = self.transitions[index](nodes)

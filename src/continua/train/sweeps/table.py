@@ -157,10 +157,7 @@ def show_results(sweep: Sweep, statuses: Sequence[Status]) -> None:
     axes = list(dict.fromkeys(name for point in points for name in point["label"]))
     rows = [[*(str(point["label"].get(name, "")) for name in axes), *_shown(point)] for point in points]
     show_table(
-        f"{sweep.name}: mean ± standard deviation over seeds",
-        (*axes, "seeds", "result", "parameters"),
-        rows,
-        text=tuple(range(len(axes))),
+        f"{sweep.name}: mean ± standard deviation over seeds", (*axes, "seeds", "result", "parameters"), rows, text=tuple(range(len(axes)))
     )
 
 
