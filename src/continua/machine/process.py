@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from continua.errors import ConfigError
 from continua.machine.number_types import LIMIT, STAND_IN, Verdict, onednn_limit, verdict
 
-M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # names of the C library's mallopt
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # names of the C library's mallopt
 
 
 @dataclass

@@ -17,15 +17,6 @@ if TYPE_CHECKING:
 
 TRIALS = 2  # a failed cell is tried once more
 State = Literal["missing", "queued", "running", "elsewhere", "stopped", "failed", "done"]
-MEANING: dict[State, str] = {
-    "missing": "not begun",
-    "queued": "waits in the queue",
-    "running": "a job trains it",
-    "elsewhere": "another command trains it",
-    "stopped": "begun; goes on from its checkpoint",
-    "failed": "failed, and so did its second try",
-    "done": "finished",
-}
 STATUS_FILE = "cells.json"
 KEPT = ("job", "on", "failures", "step", "error")
 AXES = {"recipes": "recipe", "models": "model", "data": "data", "per_class": "per_class", "seeds": "seed"}
@@ -195,7 +186,10 @@ def _entry(entry: object, name: str) -> tuple[object, Json]:
 
 @dataclass
 class Status:
-    """One cell. `step`: of its last checkpoint when its job was submitted; `failures`: of this command; `said`: by the cluster."""
+    """One cell. `step`: of its last checkpoint when its job was submitted; `failures`: of this command; `said`: by the cluster.
+
+    `state`: missing is not begun; elsewhere, another command trains it; stopped goes on from its checkpoint; failed did so twice.
+    """
 
     cell: Cell
     state: State = "missing"

@@ -24,7 +24,7 @@ STYLES = {"running": "cyan", "failed": "red", "done": "green", "queued": "yellow
 def summary(statuses: Sequence[Status]) -> str:
     """`3 done, 1 running of 8 cells`."""
     counts = Counter(status.state for status in statuses)
-    parts = [f"{counts[state]} {state}" for state in (*reversed(ORDER),) if counts[state]]
+    parts = [f"{counts[state]} {state}" for state in reversed(ORDER) if counts[state]]
     return f"{', '.join(parts) or 'no'} of {len(statuses)} cells"
 
 
