@@ -6,10 +6,6 @@ from continua.cli.commands import Command, Parser, Words
 from continua.errors import DataError, unknown_name
 
 
-def _add_folder(parser: Parser, words: Words) -> None:
-    parser.common("data_dir")
-
-
 def _add_name(parser: Parser, words: Words) -> None:
     parser.add_argument("name", metavar="NAME", type=str, help="a name from `continua data list`")
     parser.common("data_dir")
@@ -86,7 +82,9 @@ COMMAND = Command(
     subcommands={
         "list": (
             "what is known, what is here, where, its size",
-            Command("Every known data set: whether it is here, where, and its size.", _list, _add_folder),
+            Command(
+                "Every known data set: whether it is here, where, and its size.", _list, lambda parser, words: parser.common("data_dir")
+            ),
         ),
         "fetch": (
             "download and verify a data set",

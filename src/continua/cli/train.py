@@ -3,6 +3,7 @@
 import json
 import os
 from argparse import SUPPRESS
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,6 @@ from continua.cli.commands import Command, Parser, Words, spellings
 from continua.errors import ConfigError
 from continua.files import Json
 from continua.runs import FREE, Recipe, load_recipe, merged, parse_value, recipe_fields, recipe_names, write_yaml
-
-RUN_ONLY = ("data_dir", "device", "threads", "progress", "checkpoint_minutes", "rank_timeout", "tensorboard")
 
 
 def add_train_arguments(parser: Parser, words: Words) -> None:
@@ -54,7 +53,7 @@ def train_command(options: Namespace) -> None:
     from continua.train import Interrupted, RunOptions, resume, train
 
     given = options.as_dict()
-    how = RunOptions(**{name: given.pop(name) for name in RUN_ONLY})
+    how = RunOptions(**{item.name: given.pop(item.name) for item in fields(RunOptions)})
     asked = {name: given.pop(name) for name in ("recipe", "resume", "out", "runs", "print_config")}
     given.pop("debug", None)
     if (asked["recipe"] is None) == (asked["resume"] is None):

@@ -23,16 +23,9 @@ from continua.models.registry import (
     options_in_common,
     register_model,
 )
-from continua.models.rknet import (
-    CliqueNet,
-    CliqueNetSpec,
-    Converted,
-    DenseNet,
-    DenseNetSpec,
-    familiar_method,
-    from_cliquenet,
-    from_densenet,
-)
+from continua.models.rknet.config import familiar_method
+from continua.models.rknet.convert import Converted, from_cliquenet, from_densenet
+from continua.models.rknet.sources import CliqueNet, CliqueNetSpec, DenseNet, DenseNetSpec
 
 __all__ = [
     "CONFIG_FILE",
