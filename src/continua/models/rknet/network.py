@@ -164,7 +164,7 @@ class MultiscaleHead(nn.Module):
         return self.linear(torch.cat([norm(h).mean((2, 3)) for norm, h in zip(self.norms, states, strict=True)], 1))
 
 
-# --- every row of the tables 1–3 of the paper under its own name, and `erknet` and `irknet` for all others -----------------
+# --- every row of the tables 1–3 of the paper under its own name, and `erknet` and `irknet` for all others ------------
 
 TINY = dict(growth=8)
 IMAGENET: Options = dict(stem="imagenet", multiscale=False, bottleneck=True, growth=32, num_classes=1000)

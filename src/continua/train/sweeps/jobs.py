@@ -26,7 +26,7 @@ from continua.files import Json
 from continua.runs import Run, parse_recipe
 from continua.train.loop import Interrupted, RunOptions
 from continua.train.start import resume, train
-from continua.train.step import StopSignal
+from continua.train.step import Handler, StopSignal
 from continua.train.sweeps.cells import last_step
 
 TORCHRUN = ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID")
@@ -42,7 +42,7 @@ class JobSignals(StopSignal):
         super().__init__()
         self.preemption: signal.Signals = getattr(signal, "SIG" + os.environ.get("SUBMITIT_PREEMPT_SIGNAL", "USR2"))
         self.preempted = False
-        self._answer: Any = None  # submitit's handler
+        self._answer: Handler = None  # submitit's handler
 
     @contextmanager
     def owned(self) -> Iterator["JobSignals"]:
