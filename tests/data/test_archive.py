@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from official import tar_gz
 
 from continua import DataError
-from continua.data.archive import unpack
+from continua.data.fetch import unpack
 
 
 def zip_bytes(members: dict[str, bytes], mode: int = stat.S_IFREG | 0o644) -> bytes:

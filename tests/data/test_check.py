@@ -8,8 +8,7 @@ import pytest
 from official import SMALL_CIFAR10, SMALL_MNIST, SMALL_TINY, py2_pickle, random_bytes, write_cifar10_python, write_mnist, write_tiny
 
 from continua import DataError
-from continua.data.catalogue import CATALOGUE
-from continua.data.check import check_data
+from continua.data.catalogue import CATALOGUE, check_data
 from continua.data.digits import DIGITS
 from continua.data.sources import CONTENTS_MD5, REMOTES
 
@@ -56,7 +55,7 @@ def test_a_wrong_count_per_class_is_found(cifar: Path) -> None:
 
 def test_a_wrong_shape_is_found() -> None:
     """Were the reader to give other shapes than the catalogue promises, check would say so."""
-    promised = replace(DIGITS, size=9)
+    promised = replace(DIGITS, shape=(1, 9, 9))
     object.__setattr__(promised, "load", DIGITS.load)
     problems = check_data(promised, Path("nowhere")).problems
     assert len(problems) == 2

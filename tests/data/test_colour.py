@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image, ImageEnhance
 
-from continua.data.colour import add_pca_noise, distort, greyscale, principal_colours, rotate_hue
+from continua.data.augment import add_pca_noise, distort, greyscale, rotate_hue
 
 
 def noise(n: int = 6, channels: int = 3) -> torch.Tensor:
@@ -107,12 +107,3 @@ def test_pca_noise_has_the_covariance_of_its_components():
     basis = torch.tensor(vectors, dtype=torch.float64)
     expected = basis.T @ torch.diag((0.1 * torch.tensor(values, dtype=torch.float64)) ** 2) @ basis
     assert torch.allclose(torch.cov(shift[:, :, 0, 0].double().T), expected, rtol=0.05, atol=1e-6)
-
-
-def test_principal_colours_recover_known_components():
-    basis = torch.linalg.qr(torch.randn(3, 3, dtype=torch.float64)).Q
-    spread = torch.tensor([30.0, 12.0, 5.0], dtype=torch.float64)
-    pixels = 127 + (torch.randn(60_000, 3, dtype=torch.float64) * spread) @ basis.T
-    values, vectors = principal_colours(pixels.T.view(3, 6, 100, 100).transpose(0, 1).round().clamp(0, 255).byte())
-    assert values == pytest.approx(((spread / 255) ** 2).tolist(), rel=0.03)
-    assert torch.allclose((torch.tensor(vectors, dtype=torch.float64) @ basis).abs(), torch.eye(3, dtype=torch.float64), atol=0.03)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from continua import ConfigError
 from continua.data import MemorySplit, hold_out, load, take_per_class
-from continua.data.subset import stratified
+from continua.data.draws import stratified
 
 
 def split_of(labels: list[int] | torch.Tensor) -> MemorySplit:

@@ -6,12 +6,10 @@ import os
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BufferedIOBase
 from pathlib import Path
-from typing import BinaryIO, cast
 
 from continua.errors import DataError
-
-CHUNK = 1 << 20
 
 Advance = Callable[[int], None]
 """What a long task calls with the number of units done."""
@@ -32,10 +30,10 @@ def data_folder(data_dir: str | os.PathLike[str] | None = None) -> Path:
 
 
 @contextmanager
-def opened(path: Path, remedy: str) -> Iterator[BinaryIO]:
+def opened(path: Path, remedy: str) -> Iterator[BufferedIOBase]:
     """The file's contents as a stream, unpacked on the way where its name ends in .gz; trouble becomes a `DataError`."""
     try:
-        with cast(BinaryIO, gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb") as stream:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
             yield stream
     except FileNotFoundError:
         raise DataError(f"{path} is missing; {remedy}") from None
@@ -68,11 +66,18 @@ def read_lines(path: Path, remedy: str) -> list[str]:
 
 def md5(path: Path, remedy: str) -> str:
     """MD5 of the contents; of a .gz, of what it holds, since the same contents can be packed in many ways."""
-    digest = hashlib.md5(usedforsecurity=False)
     with opened(path, remedy) as stream:
-        while chunk := stream.read(CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return md5_of(stream)
+
+
+def md5_of(stream: BufferedIOBase) -> str:
+    """MD5 of what is left of a stream."""
+    return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
+def usable_cores() -> int:
+    """Processor cores this process may use; fewer than the machine's under a cluster's scheduler."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """Batches of a split, epoch by epoch, the same on every machine and for every number of ranks."""
 
-import os
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from continua.data.augment import Augmentation
 from continua.data.crop import ResizedCrop
 from continua.data.dataset import MemorySplit, Split
 from continua.data.draws import permutation
+from continua.data.files import usable_cores
 from continua.data.image_folder import ImageFolder, UndecodableImage
 from continua.errors import ConfigError, ContinuaWarning, DataError
 
@@ -82,7 +82,7 @@ class Loader:
         self.augmentation = augmentation
         self.rank = rank
         self.world_size = world_size
-        self.workers: int = min(8, _cores()) if workers is None else workers
+        self.workers: int = min(8, usable_cores()) if workers is None else workers
         self.device = device
         self.skipped: dict[int, str] = {}
 
@@ -149,11 +149,6 @@ class Loader:
             return batch
         images = augmentation.apply(batch.images, self.seed, epoch, batch.indices)
         return Batch(images, batch.labels, batch.indices, batch.valid)
-
-
-def _cores() -> int:
-    """Processor cores this process may use; fewer than the machine's under a cluster's scheduler."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Decoder(torch.utils.data.Dataset):
