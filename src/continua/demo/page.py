@@ -21,7 +21,7 @@ Subjects = Mapping[str, Subject]
 def demo_page(subjects: Subjects, masks: Mapping[str, Answer], contrasts: Mapping[str, Answer]) -> Page:
     """Everything by the name of the network, in one order; the last part before the sections is the table of results."""
     first = next(iter(subjects.values()))
-    images = first.dataset()
+    images = first.run.dataset()
     intro = (
         f"Three small networks have learned to read {len(images['train']):,} handwritten digits, and are tested on "
         f"{len(images['test'])} others. They are alike but for two things: DCN-ODE and ODE-Net carry a feature map through time, "
@@ -43,9 +43,15 @@ def demo_page(subjects: Subjects, masks: Mapping[str, Answer], contrasts: Mappin
 def _results(subjects: Subjects) -> Table:
     columns = ["network", "parameters", Column("test accuracy", "%", 2), Column("NFE per image", digits=1), Column("training", "s", 0)]
     rows = [
-        (name, subject.result["parameters"], 100 * subject.result["test_accuracy"], _cost(subject) or None, subject.result["seconds"])
+        (
+            name,
+            subject.run.result["parameters"],
+            100 * subject.run.result["test_accuracy"],
+            _cost(subject) or None,
+            subject.run.result["seconds"],
+        )
         for name, subject in subjects.items()
-        if subject.result is not None
+        if subject.run.result is not None
     ]
     caption = "NFE: evaluations of f for one forward pass, all blocks, mean over the last epoch. Accuracy: of the last weights."
     return Table("results", "What came out", columns, rows, caption)
@@ -53,15 +59,15 @@ def _results(subjects: Subjects) -> Table:
 
 def _accuracy(subjects: Subjects) -> Page:
     points = [
-        Series(name, [subject.result["parameters"]], [100 * subject.result["test_accuracy"]], style="points", colour=place)
+        Series(name, [subject.run.result["parameters"]], [100 * subject.run.result["test_accuracy"]], style="points", colour=place)
         for place, (name, subject) in enumerate(subjects.items())
-        if subject.result is not None
+        if subject.run.result is not None
     ]
     text = (
         "Gaussian derivatives need six numbers where a 3×3 filter needs nine, whatever their size in pixels, so the network with the "
         "widest filters is the one with the fewest parameters."
     )
-    most = max(subject.result["parameters"] for subject in subjects.values() if subject.result is not None)
+    most = max(subject.run.result["parameters"] for subject in subjects.values() if subject.run.result is not None)
     x = Axis("parameters", limits=(0, 1.15 * most))
     low = min(float(point.y[0]) for point in points)
     figure = Figure("parameters", "Test accuracy against parameters", x, Axis("accuracy", "%", limits=(min(90.0, low - 2), 100.5)), points)
@@ -84,12 +90,12 @@ def _curves(subjects: Subjects) -> Page:
 def _evaluations(subjects: Subjects) -> Page:
     series = []
     for place, (name, subject) in enumerate(_continuous(subjects).items()):
-        epochs = [line["epoch"] for line in subject.epochs]
-        for block, (style, dashed) in enumerate(_line_styles(len(subject.epochs[-1]["nfe"]))):
-            nfe = [line["nfe"][block] for line in subject.epochs]
+        epochs = [line["epoch"] for line in subject.run.epochs]
+        for block, (style, dashed) in enumerate(_line_styles(len(subject.run.epochs[-1]["nfe"]))):
+            nfe = [line["nfe"][block] for line in subject.run.epochs]
             series.append(Series(f"{name}, block {block + 1}", epochs, nfe, style=style, dashed=dashed, colour=place))
     change = "; ".join(
-        f"{name} {sum(subject.epochs[0]['nfe']):.1f} → {_cost(subject):.1f}" for name, subject in _continuous(subjects).items()
+        f"{name} {sum(subject.run.epochs[0]['nfe']):.1f} → {_cost(subject):.1f}" for name, subject in _continuous(subjects).items()
     )
     text = (
         "The solver chooses its steps by an error tolerance, so depth is not fixed but follows the dynamics that are learned. Evaluations "
@@ -99,14 +105,14 @@ def _evaluations(subjects: Subjects) -> Page:
 
 
 def _scales(subjects: Subjects) -> Page:
-    jets = {name: subject for name, subject in subjects.items() if subject.epochs[-1]["sigma"]}
+    jets = {name: subject for name, subject in subjects.items() if subject.run.epochs[-1]["sigma"]}
     question = find_question("scales")
     pages = {name: question.present(question.ask(subject, question.Options())) for name, subject in jets.items()}
     depth = overlaid(pages).every(Figure) if len(pages) > 1 else next(iter(pages.values())).every(Figure)
     layers = [
-        Series(short_name(layer), [line["epoch"] for line in subject.epochs], [line["sigma"][layer] for line in subject.epochs])
+        Series(short_name(layer), [line["epoch"] for line in subject.run.epochs], [line["sigma"][layer] for line in subject.run.epochs])
         for subject in jets.values()
-        for layer in subject.epochs[-1]["sigma"]
+        for layer in subject.run.epochs[-1]["sigma"]
     ]
     text = (
         "Each N-jet layer has learned its own scale σ, the width of its Gaussians in pixels of its own map; filters are sampled up to "
@@ -203,9 +209,9 @@ def _line_styles(blocks: int) -> list[tuple[Literal["line", "both"], bool]]:
 
 
 def _points(subject: Subject, key: str, factor: float = 1.0) -> tuple[list[float], list[float]]:
-    lines = [line for line in subject.epochs if line.get(key) is not None]
+    lines = [line for line in subject.run.epochs if line.get(key) is not None]
     return [line["epoch"] for line in lines], [factor * line[key] for line in lines]
 
 
 def _cost(subject: Subject) -> float:
-    return float(sum(subject.epochs[-1]["nfe"]))
+    return float(sum(subject.run.epochs[-1]["nfe"]))

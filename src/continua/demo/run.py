@@ -45,7 +45,7 @@ def demo(
     subjects = {model_entry(name).row: subject_of(run.folder, device=options.device) for name, run in runs.items()}
     masked = {name: _asked("pattern_completion", subject, masks) for name, subject in subjects.items()}
     # Time follows contrast only where there is time.
-    modes = {name: ("naive", "scaled") if any(subject.epochs[-1]["nfe"]) else ("naive",) for name, subject in subjects.items()}
+    modes = {name: ("naive", "scaled") if any(subject.run.epochs[-1]["nfe"]) else ("naive",) for name, subject in subjects.items()}
     dimmed = {name: _asked("contrast", subject, {**contrasts, "modes": modes[name]}) for name, subject in subjects.items()}
     page = demo_page(subjects, masked, dimmed)
     _show(page.every(Table)[0])
