@@ -12,11 +12,10 @@ from continua.analysis import curves_over_seeds, runs_page
 from continua.errors import ConfigError, DataError, unknown_name
 from continua.report import Figure, Link, Maps, Page, Part, Printed, Table, cell_text
 from continua.runs import RunView, run_folders, runs_folder
-from continua.studies.catalogue import KEPT, STUDIES, Written, find_studies, largest, written_studies
 from continua.studies.compare import Tally, verdict
-from continua.studies.reproduction import study_page
+from continua.studies.reproduction import KEPT, Written, largest, study_page, written_studies
 from continua.studies.runs import Places, Wanted, wanted_runs
-from continua.studies.study import SCALES, Study
+from continua.studies.study import SCALES, STUDIES, Study, find_studies
 from continua.train import RunOptions
 
 NOT_RUN = "not run"
