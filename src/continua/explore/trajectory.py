@@ -47,6 +47,11 @@ class Trajectory:
     def continuous(self) -> bool:
         return self.steps is not None
 
+    @property
+    def style(self) -> Literal["line", "both"]:
+        """How curves along it are drawn."""
+        return "line" if self.continuous else "both"
+
     def liveliest(self, count: int) -> list[int]:
         """The channels that change most on the way, in their own order."""
         change = np.square(self.states[-1] - self.states[0]).mean((1, 2))
@@ -118,15 +123,14 @@ def maps(trajectory: Trajectory, channels: list[int], values: np.ndarray | None 
 def probability_curves(trajectory: Trajectory, chances: np.ndarray, classes: tuple[str, ...], most: int = 5) -> Figure:
     """p(t) of the classes that are ever likeliest, with the solver's steps on the axis."""
     top = sorted(np.argsort(-chances.max(0), kind="stable")[:most].tolist())
-    series = [Series(classes[place], trajectory.times, 100 * chances[:, place], style=_style(trajectory)) for place in top]
-    limits = (-4.0, 104.0)
-    title = "Class probabilities if the block ended at t"
-    return Figure("probabilities", title, _time(trajectory), Axis("probability", "%", limits=limits), [*series, *_ticks(trajectory, -4.0)])
+    series = [Series(classes[place], trajectory.times, 100 * chances[:, place], style=trajectory.style) for place in top]
+    title, y = "Class probabilities if the block ended at t", Axis("probability", "%", limits=(-4.0, 104.0))
+    return Figure("probabilities", title, _time(trajectory), y, [*series, *_ticks(trajectory, -4.0)])
 
 
 def difference_curve(trajectory: Trajectory, apart: dict[str, np.ndarray]) -> Figure:
     """D(t) for one or several changed images, with the solver's steps on the axis."""
-    series = [Series(name, trajectory.times, values, style=_style(trajectory)) for name, values in apart.items()]
+    series = [Series(name, trajectory.times, values, style=trajectory.style) for name, values in apart.items()]
     title = f"D(t) in block {trajectory.block + 1}"
     return Figure("difference", title, _time(trajectory), Axis("D, relative to h"), [*series, *_ticks(trajectory, 0.0)])
 
@@ -136,9 +140,8 @@ def step_sizes(trajectory: Trajectory) -> Figure:
     steps = trajectory.steps
     if steps is None:
         raise ConfigError(f"block {trajectory.block + 1} has no solver, so no steps")
-    groups = {"accepted": True, "rejected": False}
     series = []
-    for place, (name, wanted) in enumerate(groups.items()):
+    for place, (name, wanted) in enumerate((("accepted", True), ("rejected", False))):
         chosen = [k for k, accepted in enumerate(steps.accepted) if accepted is wanted]
         if chosen or wanted:
             points = [steps.t[k] for k in chosen], [steps.size[k] for k in chosen]
@@ -151,8 +154,8 @@ def step_sizes(trajectory: Trajectory) -> Figure:
 def _ticks(trajectory: Trajectory, level: float) -> list[Series]:
     if trajectory.steps is None:
         return []
-    begun = [t for t, accepted in zip(trajectory.steps.t, trajectory.steps.accepted, strict=True) if accepted]
-    refused = [t for t, accepted in zip(trajectory.steps.t, trajectory.steps.accepted, strict=True) if not accepted]
+    tried = list(zip(trajectory.steps.t, trajectory.steps.accepted, strict=True))
+    begun, refused = ([t for t, accepted in tried if accepted is wanted] for wanted in (True, False))
     made = [Series("solver steps", begun, [level] * len(begun), style="points", colour=6)]
     return made + ([Series("rejected steps", refused, [level] * len(refused), style="points", colour=1)] if refused else [])
 
@@ -161,13 +164,7 @@ def _time(trajectory: Trajectory) -> Axis:
     return Axis("t") if trajectory.continuous else Axis("state of the block, from its input", whole=True)
 
 
-def _style(trajectory: Trajectory) -> Literal["line", "both"]:
-    return "line" if trajectory.continuous else "both"
-
-
 def _moment(trajectory: Trajectory, t: float) -> str:
-    return (
-        f"t = {t:.2f}"
-        if trajectory.continuous
-        else ("input" if t == 0 else f"after step {t:.0f}" if len(trajectory.times) > 2 else "output")
-    )
+    if trajectory.continuous:
+        return f"t = {t:.2f}"
+    return "input" if t == 0 else f"after step {t:.0f}" if len(trajectory.times) > 2 else "output"

@@ -166,6 +166,11 @@ class Table:
         """The columns, each a `Column`."""
         return tuple(column for column in self.columns if isinstance(column, Column))
 
+    @property
+    def texts(self) -> list[list[str]]:
+        """The cells of each row as people read them."""
+        return [[cell_text(cell, head.digits) for cell, head in zip(row, self.heads, strict=True)] for row in self.rows]
+
 
 @dataclass(frozen=True)
 class Maps:

@@ -13,7 +13,7 @@ import numpy as np
 from continua.errors import unknown_name
 from continua.files import write_text, written_whole
 from continua.report.draw import FORMATS, draw_figure
-from continua.report.page import Cell, Figure, Link, Maps, Page, PlusMinus, Table, cell_text
+from continua.report.page import Cell, Figure, Link, Maps, Page, PlusMinus, Table
 from continua.report.plain import from_plain, to_plain
 
 
@@ -64,9 +64,8 @@ def markdown(page: Page, pictures: str | None = "png", level: int = 1, folder: s
 def table_lines(table: Table) -> list[str]:
     """A table in Markdown; columns of numbers to the right."""
     right = [all(not isinstance(row[place], str | Link) for row in table.rows) for place in range(len(table.heads))]
-    rows = [[cell_text(cell, column.digits) for cell, column in zip(row, table.heads, strict=True)] for row in table.rows]
     rule = ["---:" if number else "---" for number in right]
-    return [_row(column.text for column in table.heads), _row(rule), *(_row(row) for row in rows)]
+    return [_row(column.text for column in table.heads), _row(rule), *map(_row, table.texts)]
 
 
 def write_csv(part: Table | Figure, target: Path) -> Path:
@@ -150,11 +149,10 @@ def show_page(page: Page) -> None:
         if isinstance(part, str):
             print(part)
         elif isinstance(part, Table):
-            rows = [[cell_text(cell, head.digits) for cell, head in zip(row, part.heads, strict=True)] for row in part.rows]
             words = [place for place in range(len(part.heads)) if any(isinstance(row[place], str) for row in part.rows)]
-            show_table(part.title, [head.text for head in part.heads], rows[:MOST_ROWS], text=words)
-            if len(rows) > MOST_ROWS:
-                print(f"… and {len(rows) - MOST_ROWS} rows more in {part.name}.csv\n")
+            show_table(part.title, [head.text for head in part.heads], part.texts[:MOST_ROWS], text=words)
+            if len(part.rows) > MOST_ROWS:
+                print(f"… and {len(part.rows) - MOST_ROWS} rows more in {part.name}.csv\n")
     for section in page.sections:
         show_page(section)
 

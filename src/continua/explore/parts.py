@@ -12,7 +12,7 @@ import streamlit as st
 
 from continua.errors import ContinuaError
 from continua.explore.plot import Plot, chart, grid
-from continua.report import Figure, Maps, Table, cell_text, draw_figure, write_csv
+from continua.report import Figure, Maps, Table, draw_figure, write_csv
 
 SIDE = 160  # pixels of an image on the page
 QUIET = {"displayModeBar": False, "responsive": True}
@@ -23,30 +23,19 @@ def sentence(text: str, paper: str) -> None:
     st.markdown(f"{text} *{paper}*")
 
 
-def part(shown: "Figure | Maps", plot: Plot | None = None, *, key: str, height: int = 300) -> None:
-    """A chart or maps under their title, with buttons for the numbers and the picture."""
+def part(shown: "Figure | Maps | Table", plot: Plot | None = None, *, key: str, height: int = 300) -> None:
+    """A chart, maps or a table under their title, with buttons for the numbers and the picture."""
     with st.container(gap="xxsmall"):
         st.markdown(f"**{shown.title}**")
-        drawn = plot or (grid(shown) if isinstance(shown, Maps) else chart(shown, height))
-        st.plotly_chart(drawn, key=f"{key}-plot", config=QUIET, alt=shown.title)
+        if isinstance(shown, Table):  # scrolls by itself where the page is narrow
+            heads = [head.text for head in shown.heads]
+            st.dataframe([dict(zip(heads, row, strict=True)) for row in shown.texts], hide_index=True, key=f"{key}-table")
+        else:
+            drawn = plot or (grid(shown) if isinstance(shown, Maps) else chart(shown, height))
+            st.plotly_chart(drawn, key=f"{key}-plot", config=QUIET, alt=shown.title)
         if shown.caption:
             st.caption(shown.caption)
         _buttons(shown, key)
-
-
-def table(shown: Table, *, key: str) -> None:
-    """A table that scrolls by itself where the page is narrow."""
-    with st.container(gap="xxsmall"):
-        _table(shown, key)
-
-
-def _table(shown: Table, key: str) -> None:
-    st.markdown(f"**{shown.title}**")
-    rows = [[cell_text(cell, head.digits) for cell, head in zip(row, shown.heads, strict=True)] for row in shown.rows]
-    st.dataframe([dict(zip([head.text for head in shown.heads], row, strict=True)) for row in rows], hide_index=True, key=f"{key}-table")
-    if shown.caption:
-        st.caption(shown.caption)
-    _buttons(shown, key)
 
 
 def enlarged(values: np.ndarray) -> np.ndarray:

@@ -11,16 +11,13 @@ from PIL import Image
 
 from continua.data import IMAGE_FORMATS
 from continua.errors import ContinuaError
-from continua.explore.cache import Answers
+from continua.explore import parts
 from continua.explore.demo_networks import Demo, Training, demos
 from continua.explore.image import MAX_MEGABYTES, Picture, UploadError, read_upload
-from continua.explore.lens import Lens
+from continua.explore.lens import Answers, Lens
 from continua.explore.network import Explored, known_runs, open_run
-from continua.explore.panels import parts
-from continua.explore.panels.change_panels import compare_panel, perturb_panel
-from continua.explore.panels.depth_panel import depth_panel
-from continua.explore.panels.filter_panels import space_panel, weight_panel
-from continua.explore.panels.parts import SIDE, enlarged
+from continua.explore.panels import compare_panel, depth_panel, perturb_panel, space_panel, weight_panel
+from continua.explore.parts import SIDE, enlarged
 
 # And Compare, which opens a second network.
 PANELS = {"Depth": depth_panel, "Space": space_panel, "Weight": weight_panel, "Perturb": perturb_panel}
