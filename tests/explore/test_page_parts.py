@@ -12,8 +12,7 @@ from continua.explore.changes import Change, Outcome
 from continua.explore.image import from_data
 from continua.explore.lens import Answers, Lens, Side, side_differences, side_probabilities, side_table
 from continua.explore.network import Augmentation, Explored
-from continua.explore.parts import numbers, picture
-from continua.explore.plot import chart, grid, player
+from continua.explore.parts import chart, grid, numbers, picture, player
 from continua.explore.server import free_port, server_words
 from continua.explore.trajectory import follow
 from continua.report import Axis, Figure, Maps, Series, Table

@@ -3,33 +3,11 @@
     from continua.analysis import scales
     result = scales(continua.from_pretrained("runs/x/best"))
 
-and a command, `continua analyse scales runs/x`. An analysis is one file of `analysis/questions/`; its function is a name of this room, and
-its `Question` is registered under the same name. One of your own is a file like these, wherever it lies; a whole one is in
-docs/own-parts.md:
-
-    @dataclass(frozen=True)
-    class Brightness:                                   # the result: floats, text, lists, NumPy arrays, dataclasses of these
-        mean: list[float]
-
-    def brightness(model, batches, *, factor=1.0, advance=no_progress) -> Brightness:   # batches: (images, labels), any iterable
-        ...
-
-    @dataclass(frozen=True)
-    class Options(DataOptions):                         # fields are options of the command; DataOptions adds data, split, limit, batch_size
-        factor: float = option(1.0, "times the image")
-
-    def ask(subject: Subject, options: Options) -> Brightness:          # subject: model, images(options), run, progress, keep
-        images = subject.images(options)
-        with subject.progress("brightness", len(images)) as advance:
-            return brightness(subject.model, images, factor=options.factor, advance=advance)
-
-    def present(result: Brightness) -> Page:
-        series = Series("mean", range(len(result.mean)), result.mean)
-        return Page("Brightness", ["One sentence.", Figure("mean", "Mean by batch", Axis("batch"), Axis("brightness", "%"), [series])])
-
-    register_question(Question("brightness", "How bright the images are.", Options, ask, present))   # runs="many": ask gets all subjects
-
-Long ones store their pieces: `subject.keep("c = 0.5", make)` calls `make` only where an interrupted analysis has not kept that piece.
+and a command, `continua analyse scales runs/x`. An analysis is one file of `analysis/questions/`: the dataclass of its result, the
+function, `Options` (fields are options of the command; `DataOptions` adds which images), `ask(subject, options)`, `present(result)`, and
+its `Question`, registered under the function's name. One of your own is a file like these, wherever it lies; a whole one is in
+docs/own-parts.md. Long ones store their pieces: `subject.keep("c = 0.5", make)` calls `make` only where an interrupted analysis has not
+kept that piece.
 """
 
 from continua.analysis.answers import Answer, answer

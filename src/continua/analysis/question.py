@@ -33,6 +33,11 @@ class DataOptions:
             if value is not None and value < 1:
                 raise ConfigError(f"{name} is {value}; expected at least 1")
 
+    def own(self) -> dict[str, Any]:
+        """What an analysis adds to these, as keywords of its function."""
+        shared = {item.name for item in fields(DataOptions)}
+        return {name: value for name, value in vars(self).items() if name not in shared}
+
 
 @dataclass(frozen=True)
 class Question:

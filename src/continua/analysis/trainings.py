@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from continua.errors import ConfigError
-from continua.report import Axis, Cell, Column, Figure, Page, Part, Series, Table, page_from
+from continua.report import Axis, Cell, Column, Figure, Look, Page, Part, Series, Table, page_from
 from continua.runs import RunView
 
 MOST_CURVES = 12  # runs; more lines in one figure nobody can follow
@@ -110,23 +110,23 @@ def _curves(runs: Sequence[RunView]) -> list[Figure]:
 
 def _accuracies(runs: Sequence[RunView], single: bool) -> list[Figure]:
     """Of one run in one figure; of several in one figure for each kind, so that colour and dash both tell the runs apart."""
-    looks: dict[str, dict[str, Any]] = {"train": {}, "holdout": dict(dash=1), "test": dict(style="both")}
+    looks: dict[str, Look] = {"train": {}, "holdout": {"dash": 1}, "test": {"style": "both"}}
     words = {"train": "training", "holdout": "held out", "test": "test"}
     axis = Axis("accuracy", "%")
-    curves = {kind: _each(runs, f"{kind}_accuracy", words[kind], single, 100, **(look if single else {})) for kind, look in looks.items()}
+    curves = {kind: _each(runs, f"{kind}_accuracy", words[kind], single, 100, looks[kind] if single else {}) for kind in words}
     if single:
         return [Figure("accuracy", "Accuracy", EPOCH, axis, [series for kind in curves.values() for series in kind])]
     return [Figure(f"accuracy_{kind}", f"Accuracy, {words[kind]}", EPOCH, axis, series) for kind, series in curves.items()]
 
 
-def _each(runs: Sequence[RunView], key: str, what: str, single: bool, scale: float = 1.0, **look: Any) -> list[Series]:
+def _each(runs: Sequence[RunView], key: str, what: str, single: bool, scale: float = 1.0, single_look: Look | None = None) -> list[Series]:
     """One curve per run that has this number; of several runs, each has its colour and dash."""
     curves = []
     for place, run in enumerate(runs):
-        lines = [line for line in run.epochs if line.get(key) is not None]
-        if lines:
-            y, own = [scale * line[key] for line in lines], {} if single else dict(colour=place, dash=place)
-            curves.append(Series(what if single else run.name, [line["epoch"] for line in lines], y, **own, **look))
+        points = {line["epoch"]: scale * line[key] for line in run.epochs if line.get(key) is not None}
+        look: Look = (single_look or {}) if single else {"colour": place, "dash": place}
+        if points:
+            curves.append(Series(what if single else run.name, list(points), list(points.values()), **look))
     return curves
 
 

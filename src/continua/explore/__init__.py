@@ -2,7 +2,7 @@
 
 What is computed lies beside this file and knows nothing of the page: an image (`image`), a network (`network`, `demo_networks`), what is
 seen in depth (`trajectory`), in space and weight (`kernels`) and under changes (`changes`); `lens` asks it, once. `frame` and `panels`
-show it, with `parts` and `plot`.
+show it, with `parts`.
 """
 
 from continua.explore.server import HERE, PORT, serve

@@ -11,7 +11,7 @@ from continua.explore import changes, kernels, parts, trajectory
 from continua.explore.changes import ADAPTIVE, FIXED, Change, Solver
 from continua.explore.lens import Lens, side_differences, side_of, side_probabilities, side_table
 from continua.explore.network import Explored
-from continua.explore.plot import player
+from continua.explore.parts import player
 from continua.filters import NJet
 from continua.report import Figure
 

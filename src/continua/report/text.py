@@ -77,20 +77,13 @@ def write_csv(part: Table | Figure, target: Path) -> Path:
 
 
 def _table_rows(table: Table) -> Iterable[Sequence[Cell]]:
-    spread = [any(isinstance(row[place], PlusMinus) for row in table.rows) for place in range(len(table.heads))]
-
-    def split(cells: Iterable[Cell]) -> list[Cell]:
-        split_cells: list[Cell] = []
-        for cell, wide in zip(cells, spread, strict=True):
-            cell = cell.text if isinstance(cell, Link) else cell
-            split_cells += [cell.value, cell.error] if isinstance(cell, PlusMinus) else [cell, None] if wide else [cell]
-        return split_cells
-
-    heads: list[str] = []
-    for column, wide in zip(table.heads, spread, strict=True):
-        heads += [column.text, f"± {column.text}"] if wide else [column.text]
-    yield heads
-    yield from (split(row) for row in table.rows)
+    """A column with spreads becomes two."""
+    wide = [any(isinstance(row[place], PlusMinus) for row in table.rows) for place in range(len(table.heads))]
+    heads = [(head.text, f"± {head.text}") for head in table.heads]
+    rows = [[(cell.value, cell.error) if isinstance(cell, PlusMinus) else (cell, None) for cell in row] for row in table.rows]
+    for pairs in [heads, *rows]:
+        cells = [cell for pair, both in zip(pairs, wide, strict=True) for cell in (pair if both else pair[:1])]
+        yield [cell.text if isinstance(cell, Link) else cell for cell in cells]
 
 
 def _figure_rows(figure: Figure) -> Iterable[Sequence[Cell]]:

@@ -14,7 +14,7 @@ from continua.studies.compare import claim_above, claim_that
 from continua.studies.dcn import PAPER, PLAIN, THREE, decoder_label, rows2b, rows_of
 from continua.studies.dcn import STUDIES as TABLES
 from continua.studies.runs import Runs
-from continua.studies.study import OF_FORMULAS, Finding, Row, Setting, Study
+from continua.studies.study import ADAPTIVE, OF_FORMULAS, Finding, Row, Setting, Study
 
 CONTRAST, COMPLETION, SCALES, RECONSTRUCTION = map(find_question, ("contrast", "pattern_completion", "scales", "reconstruction"))
 
@@ -136,7 +136,6 @@ def _maps(labels: Sequence[str]) -> Callable[[Runs], Finding]:
 
 
 LOSS = 0.005  # of accuracy, which the paper allows for a saving
-ADAPTIVE = dict(method="dopri5", rtol=1e-3, atol=1e-3, steps=None)  # the cost is of interest where steps are chosen
 
 
 def _fig4b(runs: Runs) -> Finding:

@@ -9,7 +9,7 @@ from continua.models import model_entry
 from continua.report import Column, Maps, Part, PlusMinus, Printed, Table, overlaid
 from continua.studies.compare import claim_above, over_seeds
 from continua.studies.runs import Runs
-from continua.studies.study import FIXED_STEPS, Finding, Row, Setting, Study, smoke
+from continua.studies.study import ADAPTIVE, FIXED_STEPS, Finding, Row, Setting, Study, smoke
 
 PAPER = "ODE-Net features"
 NAMES = {"Residual Net": "residual_net", "Res-ODE Net": "res_ode_net", "ODE-only Net": "ode_only_net"}
@@ -26,7 +26,6 @@ FIGURE2: Mapping[str, tuple[float | None, float | None]] = {
     "ODE-only Net": (21.0, 0.45),
 }
 STEPS, TRANSFER = find_question("steps"), find_question("transfer")
-ADAPTIVE: Mapping[str, Any] = dict(method="dopri5", rtol=1e-3, atol=1e-3, steps=None)
 
 # A quarter of the width, a tenth of the images.
 SETTINGS: Mapping[str, Setting] = {

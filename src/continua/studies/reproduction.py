@@ -111,16 +111,10 @@ def _write(made: Reproduction) -> None:
         stale.unlink(missing_ok=True)
     write_page(made.page, made.folder, ("png", "svg"))
     write_html(made.page, made.folder / "page.html")
-    runs = [
-        {
-            "row": run.row.label,
-            "seed": run.recipe.seed,
-            "identity": identity(run.recipe),
-            "folder": run.run.folder.name,
-            "result": run.run.result,
-        }
-        for run in made.runs
-    ]
+    runs = []
+    for run in made.runs:
+        who = {"row": run.row.label, "seed": run.recipe.seed, "identity": identity(run.recipe)}
+        runs.append({**who, "folder": run.run.folder.name, "result": run.run.result})
     written = {
         "version": VERSION,
         "study": made.study.id,

@@ -1,7 +1,7 @@
 """Pattern completion: accuracy with the centre masked out, and how far features of masked and intact images differ (DCN §3.2)."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -205,22 +205,10 @@ class Options(DataOptions):
 
 def ask(subject: Subject, options: Options) -> PatternCompletion:
     images = subject.images(options)
-    sizes = options.sizes or default_sizes(min(images.first(1)[0].shape[-2:]))
+    sizes = options.sizes or tuple(default_sizes(min(images.first(1)[0].shape[-2:])))
+    own, zero = replace(options, sizes=sizes).own(), black(subject.run.preprocess)
     with subject.progress("masks", len(sizes) + 1) as advance:
-        return pattern_completion(
-            subject.model,
-            images,
-            sizes=sizes,
-            mask=options.mask,
-            block=options.block,
-            times=options.times,
-            trajectories=options.trajectories,
-            example=options.example,
-            channel=options.channel,
-            zero=black(subject.run.preprocess),
-            keep=subject.keep,
-            advance=advance,
-        )
+        return pattern_completion(subject.model, images, zero=zero, keep=subject.keep, advance=advance, **own)
 
 
 def present(result: PatternCompletion) -> Page:

@@ -122,15 +122,7 @@ class Options(DataOptions):
 def ask(subject: Subject, options: Options) -> Tolerance:
     images = subject.images(options)
     with subject.progress("speed and accuracy", len(options.tolerances) + len(options.fixed)) as advance:
-        return tolerance(
-            subject.model,
-            images,
-            tolerances=options.tolerances,
-            method=options.method,
-            fixed=options.fixed,
-            keep=subject.keep,
-            advance=advance,
-        )
+        return tolerance(subject.model, images, keep=subject.keep, advance=advance, **options.own())
 
 
 def present(result: Tolerance) -> Page:
@@ -151,14 +143,8 @@ def present(result: Tolerance) -> Page:
     series = [Series(name, [sum(s.nfe) for s in group], [100 * s.accuracy for s in group], style="both") for name, group in groups.items()]
     dial = Figure("dial", "Accuracy for the evaluations paid", Axis("evaluations of f per image"), Axis("accuracy", "%"), series)
     rows = [(s.name, 100 * s.accuracy, 100 * s.same, sum(s.nfe), 1000 * s.seconds / result.images, s.failed) for s in [*adaptive, *fixed]]
-    columns = [
-        "solver",
-        Column("accuracy", "%", 2),
-        Column("same class as the first", "%", 2),
-        Column("NFE", digits=1),
-        Column("time per image", "ms", 2),
-        "failed",
-    ]
+    columns = ["solver", Column("accuracy", "%", 2), Column("same class as the first", "%", 2), Column("NFE", digits=1)]
+    columns += [Column("time per image", "ms", 2), "failed"]
     return Page("Tolerance", [*parts, dial, Table("tolerance", "Every setting", columns, rows)])
 
 

@@ -217,13 +217,8 @@ def present(result: Transfer) -> Page:
         (point.name, PlusMinus(100 * point.accuracy, error), point.best_c, 100 * point.retrained, *(100 * score for score in point.scores))
         for point, error in zip(result.points, spread, strict=True)
     ]
-    columns = [
-        "features",
-        Column("cross-validated", "%", 2),
-        "best C",
-        Column("retrained", "%", 2),
-        *(Column(f"C = {c:g}", "%", 2) for c in result.cs),
-    ]
+    columns = ["features", Column("cross-validated", "%", 2), "best C", Column("retrained", "%", 2)]
+    columns += [Column(f"C = {c:g}", "%", 2) for c in result.cs]
     return Page(
         "Transfer",
         [
