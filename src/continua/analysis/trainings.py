@@ -96,12 +96,14 @@ def _row(run: RunView) -> list[Cell]:
 
 def _curves(runs: Sequence[RunView]) -> list[Figure]:
     epoch, single = EPOCH, len(runs) == 1
+    rejected = _by_block(runs, "rejected", single)
+    rejected = rejected if any(value for curve in rejected for value in curve.y) else []  # nothing where every value is zero
     return [
         Figure("loss", "Training loss", epoch, Axis("loss", "nats"), _each(runs, "loss", "loss", single)),
         *_accuracies(runs, single),
         Figure("lr", "Learning rate", epoch, Axis("learning rate", log=True), _each(runs, "lr", "learning rate", single)),
         Figure("nfe", "Evaluations of f per solve", epoch, Axis("evaluations of f"), _by_block(runs, "nfe", single)),
-        Figure("rejected", "Rejected steps per solve", epoch, Axis("rejected steps"), _if_any(_by_block(runs, "rejected", single))),
+        Figure("rejected", "Rejected steps per solve", epoch, Axis("rejected steps"), rejected),
         Figure("sigma", "Scales of N-jet layers", epoch, Axis("σ", "pixels"), _sigmas(runs, single)),
         Figure("gradient", "Norm of the gradient", epoch, Axis("gradient norm", log=True), _each(runs, "gradient_norm", "norm", single)),
         Figure("speed", "Speed", epoch, Axis("speed", "images/s"), _each(runs, "images_per_second", "speed", single)),
@@ -158,8 +160,3 @@ def _many(runs: Sequence[RunView], numbers: Callable[[dict[str, Any]], dict[str,
             x, y = [epoch for epoch, _ in points], [value for _, value in points]
             curves.append(Series(name if single else f"{run.name}: {name}", x, y, dash=None if single else order))
     return curves
-
-
-def _if_any(series: list[Series]) -> list[Series]:
-    """Nothing where every value is zero."""
-    return series if any(value for curve in series for value in curve.y) else []

@@ -1,7 +1,6 @@
 """Downloading: mirrors in order, resumed where it stopped, and nothing under its final name before its checksum holds; then unpacking."""
 
 import http.client
-import io
 import shutil
 import ssl
 import stat
@@ -11,10 +10,11 @@ import time
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import cast
+from typing import IO
 
 from continua.data.files import Advance, md5_of, progress_bar
 from continua.data.sources import Remote
@@ -169,14 +169,11 @@ def _md5(path: Path) -> str:
 # --- unpacking: only plain files and folders, only below the one folder expected, all of it or nothing
 
 
-Pack = tarfile.TarFile | zipfile.ZipFile
-
-
 @dataclass(frozen=True)
 class _Member:
     name: str
     kind: str  # "file", "folder", or what else it is
-    source: tarfile.TarInfo | zipfile.ZipInfo
+    open: Callable[[], IO[bytes] | None]
 
 
 def unpack(archive: Path, root: Path, folder: str) -> Path:
@@ -196,7 +193,7 @@ def unpack(archive: Path, root: Path, folder: str) -> Path:
             with tempfile.TemporaryDirectory(prefix=f".{folder}.", dir=root) as temporary:
                 with progress_bar(f"unpacking {archive.name}", len(members)) as advance:
                     for member in members:
-                        _write(pack, member, Path(temporary) / member.name)
+                        _write(member, Path(temporary) / member.name)
                         advance(1)
                 if not (Path(temporary) / folder).is_dir():
                     raise DataError(f"{archive} does not hold a folder {folder}; it is not the official archive")
@@ -208,17 +205,17 @@ def unpack(archive: Path, root: Path, folder: str) -> Path:
     return target
 
 
-def _members(pack: Pack) -> Iterator[_Member]:
+def _members(pack: tarfile.TarFile | zipfile.ZipFile) -> Iterator[_Member]:
     if isinstance(pack, tarfile.TarFile):
         for entry in pack:
             kind = "file" if entry.isreg() else "folder" if entry.isdir() else "link" if entry.issym() or entry.islnk() else "device"
-            yield _Member(entry.name, kind, entry)
+            yield _Member(entry.name, kind, partial(pack.extractfile, entry))
     else:
         for entry in pack.infolist():
             mode = entry.external_attr >> 16
             plain = stat.S_IFMT(mode) in (0, stat.S_IFREG, stat.S_IFDIR)
             kind = ("folder" if entry.is_dir() else "file") if plain else "link" if stat.S_ISLNK(mode) else "device"
-            yield _Member(entry.filename, kind, entry)
+            yield _Member(entry.filename, kind, partial(pack.open, entry))
 
 
 def _judge(member: _Member, archive: Path, folder: str) -> None:
@@ -231,16 +228,9 @@ def _judge(member: _Member, archive: Path, folder: str) -> None:
         )
 
 
-def _write(pack: Pack, member: _Member, target: Path) -> None:
-    if member.kind == "folder":
-        target.mkdir(parents=True, exist_ok=True)
-        return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with _stream(pack, member) as source, target.open("xb") as copy:
-        shutil.copyfileobj(source, copy, 1 << 20)
-
-
-def _stream(pack: Pack, member: _Member) -> io.BufferedIOBase:
-    if isinstance(pack, zipfile.ZipFile):
-        return cast(io.BufferedIOBase, pack.open(cast(zipfile.ZipInfo, member.source)))
-    return cast(io.BufferedIOBase, pack.extractfile(cast(tarfile.TarInfo, member.source)))
+def _write(member: _Member, target: Path) -> None:
+    folder = target if member.kind == "folder" else target.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    if member.kind == "file" and (source := member.open()) is not None:
+        with source, target.open("xb") as copy:
+            shutil.copyfileobj(source, copy, 1 << 20)

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from continua.analysis import Answer, Contrast, Subject, answer, find_question, 
 from continua.blocks import ODEBlock
 from continua.errors import ConfigError
 from continua.models import model_entry, options_in_common
-from continua.report import Axis, Column, Figure, Maps, Page, Series, Table, overlaid, show_table, write_html
+from continua.report import Axis, Column, Figure, Look, Maps, Page, Series, Table, overlaid, show_table, write_html
 from continua.runs import Recipe, Run, chosen_device, identity, load_recipe, merged, resolve
 from continua.train import RunOptions, resume, train
 
@@ -31,6 +31,7 @@ CONTRASTS: Plain = dict(contrasts=7, low=1 / 16, high=4.0)  # powers of two
 DIM = 0.25  # contrast of the example
 EXAMPLE = 4  # place of the image whose features are shown
 MOMENTS, CHANNELS = 6, 4
+LINES: tuple[Look, ...] = ({}, {"dashed": True}, {"style": "both"})  # of blocks; colours tell networks apart
 Subjects = Mapping[str, Subject]
 
 
@@ -168,9 +169,10 @@ def _evaluations(subjects: Subjects) -> Page:
     series = []
     for place, (name, subject) in enumerate(_continuous(subjects).items()):
         epochs = [line["epoch"] for line in subject.run.epochs]
-        for block, (style, dashed) in enumerate(_line_styles(len(subject.run.epochs[-1]["nfe"]))):
+        for block in range(len(subject.run.epochs[-1]["nfe"])):
             nfe = [line["nfe"][block] for line in subject.run.epochs]
-            series.append(Series(f"{name}, block {block + 1}", epochs, nfe, style=style, dashed=dashed, colour=place))
+            look: Look = {**LINES[block % len(LINES)], "colour": place}
+            series.append(Series(f"{name}, block {block + 1}", epochs, nfe, **look))
     change = "; ".join(
         f"{name} {sum(subject.run.epochs[0]['nfe']):.1f} → {_cost(subject):.1f}" for name, subject in _continuous(subjects).items()
     )
@@ -271,12 +273,6 @@ def _evolution(name: str, subject: Subject) -> Maps:
 
 def _continuous(subjects: Subjects) -> dict[str, Subject]:
     return {name: subject for name, subject in subjects.items() if isinstance(subject.model.blocks[0], ODEBlock)}
-
-
-def _line_styles(blocks: int) -> list[tuple[Literal["line", "both"], bool]]:
-    """Colours tell networks apart, lines (plain, dashed, with markers) their blocks."""
-    styles: list[tuple[Literal["line", "both"], bool]] = [("line", False), ("line", True), ("both", False)]
-    return [styles[block % len(styles)] for block in range(blocks)]
 
 
 def _points(subject: Subject, key: str, factor: float = 1.0) -> tuple[list[float], list[float]]:

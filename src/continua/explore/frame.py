@@ -81,10 +81,8 @@ def _demos() -> list[Demo]:
     return demos()
 
 
-@st.cache_data(ttl=20, show_spinner=False)
-def _known(runs: str | None) -> list[Path]:
-    """Reading the recipes of many runs takes longer than a click may."""
-    return known_runs(runs)
+_known = st.cache_data(ttl=20, show_spinner=False)(known_runs)  # reading the recipes of many runs takes longer than a click may
+_read_picture = st.cache_data(max_entries=4, show_spinner=False)(read_upload)
 
 
 def _places(given: list[str], runs: str | None) -> dict[str, "Path | Demo"]:
@@ -165,11 +163,6 @@ def _chosen_picture(network: Explored) -> tuple[Picture, bool]:
         st.caption(network.absent)
     place = st.slider("Which image", 1, len(network.pictures), 1, key=f"image-place-{network.key}")
     return network.pictures[place - 1], False
-
-
-@st.cache_data(max_entries=4, show_spinner=False)
-def _read_picture(content: bytes, name: str) -> Picture:
-    return read_upload(content, name)
 
 
 def _uploaded() -> Picture | None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from continua.analysis import LayerPath, black
 from continua.blocks import ODEBlock
 from continua.explore import kernels
-from continua.explore.changes import Change, Outcome, Solver, Trial, changed, outcome, trials
+from continua.explore.changes import AS_IS, OWN_SOLVER, Change, Outcome, Solver, Trial, changed, outcome, trials
 from continua.explore.image import Picture, fitted
 from continua.explore.network import Explored, count_parameters
 from continua.explore.trajectory import Trajectory, difference, follow, probabilities_on_the_way
@@ -79,42 +79,34 @@ class Lens:
         """Whether the network has a block with time, and so a solver."""
         return any(isinstance(block, ODEBlock) for block in self.network.model.blocks)
 
-    def seen(self, change: Change | None = None) -> Tensor:
+    def seen(self, change: Change = AS_IS) -> Tensor:
         """The image as the network reads it, after a change."""
         floats, preprocess = self.network.floats(self.image), self.network.preprocess
         unit = 1 / torch.tensor(preprocess.std or (1.0,)).reshape(-1, 1, 1)
-        return changed(floats, change or Change(), black(preprocess), unit)
+        return changed(floats, change, black(preprocess), unit)
 
-    def shown(self, change: Change | None = None) -> np.ndarray:
+    def shown(self, change: Change = AS_IS) -> np.ndarray:
         """The same in pixel values 0 … 1, (height, width) or (height, width, 3)."""
-        mean, std = (torch.tensor(values or (default,)).reshape(-1, 1, 1) for values, default in self._scale())
+        preprocess = self.network.preprocess
+        mean, std = (torch.tensor(values).reshape(-1, 1, 1) for values in (preprocess.mean or (0.0,), preprocess.std or (1.0,)))
         pixels = (self.seen(change)[0] * std + mean).clamp(0, 1)
         return pixels[0].numpy() if len(pixels) == 1 else pixels.permute(1, 2, 0).numpy()
 
-    def _scale(self) -> list[tuple[tuple[float, ...] | None, float]]:
-        return [(self.network.preprocess.mean, 0.0), (self.network.preprocess.std, 1.0)]
-
-    def trajectory(self, block: int, change: Change | None = None) -> Trajectory:
+    def trajectory(self, block: int, change: Change = AS_IS) -> Trajectory:
         """The image's way through a block."""
-        change = change or Change()
         question = (*self.key, "trajectory", block, change)
         return self.answers(question, lambda: follow(self.network.model, self.seen(change), block))
 
-    def probabilities(self, block: int, change: Change | None = None) -> np.ndarray:
+    def probabilities(self, block: int, change: Change = AS_IS) -> np.ndarray:
         """Class probabilities along that way, (time, class)."""
-        change, way = change or Change(), self.trajectory(block, change)
-        question = (*self.key, "probabilities", block, change)
+        way, question = self.trajectory(block, change), (*self.key, "probabilities", block, change)
         return self.answers(question, lambda: probabilities_on_the_way(self.network.model, self.seen(change), way))
 
-    def outcome(self, change: Change | None = None, solver: Solver | None = None, scaled: bool = False) -> Outcome:
+    def outcome(self, change: Change = AS_IS, solver: Solver = OWN_SOLVER, scaled: bool = False) -> Outcome:
         """One forward pass; `scaled`: the time of block 1 follows the contrast."""
-        change, solver = change or Change(), solver or Solver()
         factor = change.contrast if scaled else 1.0
-
-        def make() -> Outcome:
-            return outcome(self.network.model, self.seen(change), solver=solver, time_factor=factor)
-
-        return self.answers((*self.key, "outcome", change, solver, factor), make)
+        question = (*self.key, "outcome", change, solver, factor)
+        return self.answers(question, lambda: outcome(self.network.model, self.seen(change), solver=solver, time_factor=factor))
 
     def trials(self, change: Change, solver: Solver, scaled: bool) -> list[Trial]:
         """Each part of a change alone, and all together."""

@@ -8,7 +8,7 @@ from streamlit.delta_generator import DeltaGenerator
 from continua.analysis import conv_name, find_question, scales
 from continua.errors import ConfigError, ContinuaError
 from continua.explore import changes, kernels, parts, trajectory
-from continua.explore.changes import ADAPTIVE, FIXED, Change, Solver
+from continua.explore.changes import ADAPTIVE, AS_IS, FIXED, OWN_SOLVER, Change, Solver
 from continua.explore.lens import Lens, side_differences, side_of, side_probabilities, side_table
 from continua.explore.network import Explored
 from continua.explore.parts import player
@@ -60,7 +60,7 @@ def _depth_maps(
 ) -> None:
     values = {"image": plain.states, "changed image": other.states, "difference": abs(plain.states - other.states)}[what]
     title = {"image": "h(t)", "changed image": "h(t) of the changed image", "difference": "|h(t) − h(t) of the changed image|"}[what]
-    probabilities = lens.probabilities(plain.block, change if what == "changed image" else None)
+    probabilities = lens.probabilities(plain.block, change if what == "changed image" else AS_IS)
     maps = trajectory.maps(plain, channels, values, title)
     parts.part(maps, player(maps, (lens.network.classes[:20], probabilities[:, :20])), key="depth-maps")
 
@@ -213,7 +213,7 @@ def _change(lens: Lens) -> tuple[Change, bool]:
 def _solver(lens: Lens) -> Solver:
     if not lens.continuous:
         st.caption("This network has no ODE block, and so no solver, tolerance or time to change.")
-        return Solver()
+        return OWN_SOLVER
     left, middle, right = st.columns(3, vertical_alignment="center")
     method = left.selectbox("Solver", [OWN, *ADAPTIVE, *FIXED], key="perturb-method")
     chosen = None if method == OWN else str(method)

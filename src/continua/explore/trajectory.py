@@ -11,7 +11,7 @@ from torch.nn import functional
 from continua.analysis import states
 from continua.blocks import ODEBlock
 from continua.errors import ConfigError
-from continua.explore.changes import Solver, solved_by
+from continua.explore.changes import OWN_SOLVER, solved_by
 from continua.filters import Filter
 from continua.models import Network
 from continua.ode import StepLog
@@ -85,7 +85,7 @@ def recording(model: Network) -> Network:
     # A filter that moves would be realised for each image at each of its own times.
     still = not any(isinstance(module, Filter) and module.time_dependent for module in model.modules())
     alone = dict(control=adaptive[0].control.replace(per="sample"), gradient="checkpoint") if adaptive and still else {}
-    return solved_by(model, Solver(), record_steps=True, **alone)
+    return solved_by(model, OWN_SOLVER, record_steps=True, **alone)
 
 
 @torch.no_grad()
