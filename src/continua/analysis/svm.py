@@ -50,9 +50,7 @@ def fit_linear_machines(
     max_steps: int = 300,
     dtype: torch.dtype | None = None,
 ) -> list[LinearMachine]:
-    """One machine for each C, from (samples, features) and a label per sample.
-
-    The values of C should rise: each machine begins where the one before ended, and the way is shorter from there.
+    """One machine for each C, from (samples, features) and a label per sample. C should rise: each begins where the one before ended.
 
     `tol`: how far the weights may be from the minimum, relative to its own size. `dtype`: of the arithmetic (default: the features').
     """

@@ -113,11 +113,8 @@ def data_presence(known: OfficialSet, root: Path) -> Presence:
     if folder is None:
         return Presence("no", None, None, download)
     missing = known.missing(folder)
-    return Presence(f"lacks {', '.join(missing)}" if missing else "yes", folder, _bytes_below(folder), download)
-
-
-def _bytes_below(folder: Path) -> int:
-    return sum(os.lstat(os.path.join(parent, name)).st_size for parent, _, names in os.walk(folder) for name in names)
+    size = sum(os.lstat(os.path.join(parent, name)).st_size for parent, _, names in os.walk(folder) for name in names)
+    return Presence(f"lacks {', '.join(missing)}" if missing else "yes", folder, size, download)
 
 
 @dataclass(frozen=True)

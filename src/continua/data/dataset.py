@@ -51,10 +51,7 @@ class MemorySplit:
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """A named set: `splits["train"]`, `splits["test"]` and, where the official set has one, `splits["val"]`.
-
-    `absent` says, for an official split that is not here, why not.
-    """
+    """A named set with its splits, by "train", "test", "val"; `absent` says, for an official split that is not here, why not."""
 
     name: str
     classes: tuple[str, ...]

@@ -134,11 +134,7 @@ def take_per_class(split: S, per_class: int, seed: int = 0, classes: tuple[str, 
 
 
 def hold_out(split: S, fraction: float, seed: int = 0) -> tuple[S, S]:
-    """(kept, held): `fraction` of the images held out, as many of each class as its share, every class still in kept.
-
-    Where a class's share is not whole, the classes with the largest remainders hold one image more, so that the
-    total is the fraction asked for.
-    """
+    """(kept, held): `fraction` of the images held out, of each class its share; remainders are shared out so that the total is right."""
     if not 0 < fraction < 1:
         raise ConfigError(f"holdout is {fraction}, expected a fraction between 0 and 1")
     kept, held = stratified(split.labels, fraction, seed)

@@ -41,10 +41,7 @@ class _GiveUp(Exception):
 
 
 def fetch_data(remotes: Sequence[Remote], root: Path, mirrors: Sequence[str] = (), patience: Patience | None = None) -> list[Path]:
-    """Download each file below `root` and unpack archives; what is there already is verified, not downloaded again.
-
-    `mirrors` are base addresses tried before the official ones.
-    """
+    """Download each file below `root`, from `mirrors` first, and unpack archives; what is there already is verified, not fetched again."""
     made = []
     root.mkdir(parents=True, exist_ok=True)
     for remote in remotes:
@@ -114,7 +111,8 @@ def _transfer(address: str, remote: Remote, part: Path, timeout: float) -> None:
     headers = {"User-Agent": "continua", "Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
     try:
         with urllib.request.urlopen(urllib.request.Request(address, headers=headers), timeout=timeout) as response:
-            if start and not _continues(response, start):
+            goes_on = response.status == 206 and (response.headers["Content-Range"] or "").startswith(f"bytes {start}-")
+            if start and not goes_on:
                 start = 0  # the server sends the whole file whatever we ask for
             total = start + int(response.headers["Content-Length"]) if response.headers["Content-Length"] else remote.size
             if remote.size is not None and total != remote.size:
@@ -143,10 +141,6 @@ def _transfer(address: str, remote: Remote, part: Path, timeout: float) -> None:
         raise _TryAgain(f"the connection broke ({type(error).__name__})") from None
     except ValueError as error:
         raise _GiveUp(f"not a usable address or answer ({error})") from None
-
-
-def _continues(response: http.client.HTTPResponse, start: int) -> bool:
-    return response.status == 206 and (response.headers["Content-Range"] or "").startswith(f"bytes {start}-")
 
 
 def _append(response: http.client.HTTPResponse, part: Path, start: int, total: int | None, advance: Advance) -> int:

@@ -16,10 +16,7 @@ Advance = Callable[[int], None]
 
 
 def data_folder(data_dir: str | os.PathLike[str] | None = None) -> Path:
-    """The folder that holds all data sets, each in its official sub-folder: the one asked for, else `CONTINUA_DATA`, else the user's cache.
-
-    It need not exist yet.
-    """
+    """The folder of all data sets, there or not: the one asked for, else `CONTINUA_DATA`, else one in the user's cache."""
     if data_dir is not None:
         return Path(data_dir).expanduser()
     if configured := os.environ.get("CONTINUA_DATA"):
@@ -82,10 +79,7 @@ def usable_cores() -> int:
 
 @contextmanager
 def progress_bar(what: str, total: int | None, *, of_bytes: bool = False, done: int = 0) -> Iterator[Advance]:
-    """A bar on stderr; call the function it gives with the number of items (or bytes) finished since the last call.
-
-    On a terminal it moves; elsewhere one line is left when it is done.
-    """
+    """A bar on stderr, elsewhere than on a terminal one line at the end; call what it gives with the items (or bytes) done since last."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 

@@ -93,13 +93,10 @@ class Loader:
         """This rank's indices, and which of them count, for each batch from `start` on."""
         n = len(self.split)
         order = permutation(n, self.seed, epoch) if self.shuffle else torch.arange(n)
-        batches = order.split(self.batch_size)[start : len(self)]
-        return map(self._share, batches)
-
-    def _share(self, batch: Int64[Tensor, "b"]) -> tuple[Int64[Tensor, "n"], Bool[Tensor, "n"]]:
-        mine = batch[self.rank :: self.world_size]
-        missing = -(-len(batch) // self.world_size) - len(mine)  # 0 or 1
-        return torch.cat([mine, batch[:missing]]), torch.arange(len(mine) + missing) < len(mine)
+        for batch in order.split(self.batch_size)[start : len(self)]:
+            mine = batch[self.rank :: self.world_size]
+            missing = -(-len(batch) // self.world_size) - len(mine)  # 0 or 1
+            yield torch.cat([mine, batch[:missing]]), torch.arange(len(mine) + missing) < len(mine)
 
     def _from_memory(self, split: MemorySplit, epoch: int, indices: Tensor, valid: Tensor) -> Batch:
         # index_select is ten times faster than split.images[indices] on uint8 images.

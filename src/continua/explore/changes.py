@@ -114,16 +114,12 @@ def outcome(model: Network, images: Tensor, *, solver: Solver = OWN_SOLVER, time
         return _failed(str(error))
     probabilities = functional.softmax(logits[0].double(), 0).numpy()
     stats = [block for block in net.stats if block is not None]
-    counts = [tuple(_count(getattr(block, name)) for block in stats) for name in ("nfe", "accepted", "rejected")]
+    counts = [tuple(int(torch.as_tensor(getattr(block, name)).sum()) for block in stats) for name in ("nfe", "accepted", "rejected")]
     return Outcome(probabilities, counts[0], counts[1], counts[2], seconds)
 
 
 def _failed(problem: str) -> Outcome:
     return Outcome(np.full(1, np.nan), (), (), (), float("nan"), problem)
-
-
-def _count(value: "Tensor | float") -> int:
-    return int(torch.as_tensor(value).sum())
 
 
 @dataclass(frozen=True)

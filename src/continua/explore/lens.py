@@ -25,10 +25,7 @@ T = TypeVar("T")
 
 
 class Answers:
-    """Keeps the answers that were asked for last: at most so many, and so many bytes of arrays in them.
-
-    Several pages may ask at once; the same question is then answered by each.
-    """
+    """Keeps the answers that were asked for last: at most so many, and so many bytes of arrays in them. Several pages may ask at once."""
 
     def __init__(self, most: int = 256, most_bytes: int = 512 << 20) -> None:
         self.most, self.most_bytes = most, most_bytes

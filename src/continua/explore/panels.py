@@ -48,7 +48,8 @@ def depth_panel(lens: Lens) -> None:
     with first:
         parts.part(trajectory.probability_curves(plain, lens.probabilities(block), lens.network.classes), key="depth-probabilities")
     with second:
-        parts.part(trajectory.difference_curve(plain, {_change_name(change): trajectory.difference(plain, other)}), key="depth-difference")
+        what_changed = f"mask {change.mask}×{change.mask}" if change.mask else f"contrast {change.contrast:g}"
+        parts.part(trajectory.difference_curve(plain, {what_changed: trajectory.difference(plain, other)}), key="depth-difference")
     if plain.steps is None:
         st.caption(f"Block {block + 1} has no time and no solver: its states are before and after each of its steps.")
     else:
@@ -71,10 +72,6 @@ def _depth_change(lens: Lens, place: DeltaGenerator) -> Change:
     if kind == "masked":
         return Change(mask=place.slider("Mask (pixels)", 1, side // 2, side * 3 // 8, key=f"depth-mask-{side}"))
     return Change(contrast=place.slider("Contrast", 0.05, 2.0, 0.5, 0.05, key="depth-contrast"))
-
-
-def _change_name(change: Change) -> str:
-    return f"mask {change.mask}×{change.mask}" if change.mask else f"contrast {change.contrast:g}"
 
 
 # --- Space: what the filters of a layer are, and one of them to turn and widen. Weight: kernels that evolve along depth --------

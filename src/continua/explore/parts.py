@@ -1,7 +1,4 @@
-"""How a panel shows its parts: a sentence, charts, maps and tables, each with its numbers and its picture to take away.
-
-Maps are plain data for plotly: side by side, or one after the other under a slider of time that also plays.
-"""
+"""How a panel shows its parts: a sentence, charts, maps and tables, each with its numbers and its picture to take away."""
 
 import csv
 import io
@@ -162,7 +159,8 @@ def player(maps: Maps, bars: "tuple[tuple[str, ...], np.ndarray] | None" = None,
     data, spans = [], [_span(maps.values if maps.one_scale else maps.values[k]) for k in range(count)]
     for k in range(count):
         top = 1 - ((k // across) * (row + HEAD) + HEAD) / height
-        where = _share(k % across, across)
+        column = k % across
+        where = column / across, (column + 1) / across - (GAP if across > 1 else 0.0)
         layout |= _axes(k, where, (top - row / height, top))
         data.append(_heat(maps.values[k, -1], k, *spans[k], maps.label))
         layout["annotations"].append(_words(maps.rows[k], where[0], top))
@@ -214,11 +212,6 @@ def _axes(place: int, across: tuple[float, float], up: tuple[float, float]) -> P
     x = bare | {"domain": list(across), "anchor": f"y{axis}", "constrain": "domain", "constraintoward": "left"}
     y = bare | {"domain": list(up), "anchor": f"x{axis}", "autorange": "reversed", "scaleanchor": f"x{axis}", "constrain": "domain"}
     return {f"xaxis{axis}": x, f"yaxis{axis}": y | {"constraintoward": "top"}}
-
-
-def _share(column: int, columns: int) -> tuple[float, float]:
-    """The part of the width that a column has."""
-    return column / columns, (column + 1) / columns - (GAP if columns > 1 else 0.0)
 
 
 def _words(text: str, x: float, y: float) -> Plot:

@@ -14,7 +14,6 @@ from continua.errors import ConfigError
 from continua.explore.changes import OWN_SOLVER, solved_by
 from continua.filters import Filter
 from continua.models import Network
-from continua.ode import StepLog
 from continua.report import Axis, Figure, Maps, Series
 
 MOMENTS = 21
@@ -66,7 +65,10 @@ def follow(model: Network, image: Tensor, block: int, moments: int = MOMENTS) ->
     net = recording(model)
     h, times = states(net, image, block, moments)
     stats = net.stats[block]
-    steps = None if stats is None or stats.steps is None else _step_list(stats.steps)
+    steps = None
+    if stats is not None and stats.steps is not None:
+        log = (stats.steps.t, stats.steps.h, stats.steps.error, stats.steps.accepted)
+        steps = StepList(*(tuple(torch.as_tensor(part).cpu().tolist()) for part in log))
     nfe = None if stats is None else int(torch.as_tensor(stats.nfe).sum())
     return Trajectory(block, tuple(times), h[:, 0].float().numpy(), nfe, steps)
 
@@ -103,11 +105,6 @@ def difference(intact: Trajectory, other: Trajectory) -> np.ndarray:
     """D(t) = Σ|h_intact − h_other| / Σ|h_intact| over all features of the block (DCN §3.2)."""
     apart = np.abs(intact.states - other.states).sum((1, 2, 3), dtype=np.float64)
     return apart / np.abs(intact.states).sum((1, 2, 3), dtype=np.float64)
-
-
-def _step_list(log: StepLog) -> StepList:
-    t, h, error, accepted = (torch.as_tensor(part).cpu().tolist() for part in (log.t, log.h, log.error, log.accepted))
-    return StepList(tuple(t), tuple(h), tuple(error), tuple(bool(yes) for yes in accepted))
 
 
 # --- what is shown ----------------------------------------------------------------------------------------------------

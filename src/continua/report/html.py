@@ -117,13 +117,9 @@ def plotly_figure(figure: Figure) -> Json:
 
 
 def _x_ticks(figure: Figure) -> Json:
-    if _named(figure):
+    if any(isinstance(value, str) for series in figure.series for value in series.x):
         return {"type": "category"}
     return {"tickvals": figure.x_marks} if figure.x_marks else _ticks(figure.x, [series.x for series in figure.series])
-
-
-def _named(figure: Figure) -> bool:
-    return any(isinstance(value, str) for series in figure.series for value in series.x)
 
 
 def _axis(axis: Axis) -> Json:

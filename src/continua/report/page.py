@@ -1,7 +1,4 @@
-"""What a page is made of: figures, tables, grids of maps and sentences, all plain data; and several pages as one.
-
-Drawing them is the other files' business.
-"""
+"""What a page is made of: figures, tables, grids of maps and sentences, all plain data; and several pages as one."""
 
 import math
 from collections.abc import Mapping, Sequence

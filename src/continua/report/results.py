@@ -1,7 +1,4 @@
-"""Entries of results, plain data in results/*/*.json, and docs/results.md from them: what really was run, beside what the papers print.
-
-`make results` calls `main`.
-"""
+"""Entries of results, plain data in results/*/*.json, and docs/results.md from them: what really was run, beside what the papers print."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -201,7 +198,7 @@ def entry_environment(environment: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Write docs/results.md and its pictures."""
+    """Write docs/results.md and its pictures: `make results`."""
     folder, docs = Path("results"), Path("docs")
     made = [write_text(docs / "results.md", results_page(folder)), *draw_results(folder, docs)]
     print(f"wrote {made[0]} and {len(made) - 1} pictures")

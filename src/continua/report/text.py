@@ -101,12 +101,9 @@ def _row(cells: Iterable[str]) -> str:
 
 def _rounded(page: Page) -> Page:
     """Four digits of each map are enough to draw it again, and a third of the size."""
-    parts = [replace(part, values=_four_digits(part.values)) if isinstance(part, Maps) else part for part in page.parts]
+    short = np.vectorize(lambda value: float(f"{value:.4g}"), otypes=[float])
+    parts = [replace(part, values=short(part.values)) if isinstance(part, Maps) else part for part in page.parts]
     return replace(page, parts=parts, sections=[_rounded(section) for section in page.sections])
-
-
-def _four_digits(values: np.ndarray) -> np.ndarray:
-    return np.asarray([float(f"{value:.4g}") for value in values.ravel()]).reshape(values.shape)
 
 
 # --- the terminal -------------------------------------------------------------------------------------------------------

@@ -1,7 +1,4 @@
-"""Every table and figure of the papers as a declaration: runs + question + published value. `continua reproduce ID` carries one out.
-
-A study of your own is a `Study`, registered: docs/own-parts.md has a whole one.
-"""
+"""Every table and figure of the papers as a declaration: runs + question + published value. One of your own: docs/own-parts.md."""
 
 from continua.report import Claim, Printed
 from continua.studies import anodev2, dcn, dcn_figures, features, rknet

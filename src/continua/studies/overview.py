@@ -218,19 +218,13 @@ def written_page(written: Written, folders: Mapping[str, Path]) -> Page:
 
 
 def _runs(groups: Mapping[str, Sequence[RunView]]) -> Iterable[Part]:
-    rows = [
-        [name, str(run.recipe.seed), len(run.epochs), _percent(run), result.get("test_loss"), result.get("parameters"), run.name]
-        for name, group in groups.items()
-        for run in group
-        for result in [run.result or {}]
-    ]
+    rows = []
+    for name, run in ((name, run) for name, group in groups.items() for run in group):
+        result = run.result or {}
+        accuracy = None if result.get("test_accuracy") is None else round(100 * result["test_accuracy"], 2)
+        rows.append([name, str(run.recipe.seed), len(run.epochs), accuracy, result.get("test_loss"), result.get("parameters"), run.name])
     columns = ["row", "seed", "epochs", "test accuracy (%)", "test loss", "parameters", "run"]
     return [Table("table", "Runs", columns, rows), *curves_over_seeds(groups)]
-
-
-def _percent(run: RunView) -> float | None:
-    accuracy = (run.result or {}).get("test_accuracy")
-    return None if accuracy is None else round(100 * accuracy, 2)
 
 
 def _own(part: Part, prefix: str) -> Part:
