@@ -22,11 +22,10 @@ from torch.nn.functional import cross_entropy
 
 from _common import machine, medians, options, show_all
 from continua.runs.folder import Run
-from continua.train import RunOptions, identity, load_recipe, resolve
-from continua.train.devices import launch_fabric
+from continua.train import RunOptions, load_recipe, resolve
 from continua.train.loop import Training
 from continua.train.metrics import Progress
-from continua.train.start import assemble
+from continua.train.start import assemble, launch_fabric
 
 CASES: dict[str, dict[str, Any]] = {
     "resnet_blocks": dict(model="resnet_blocks", model_options={}),
@@ -71,7 +70,7 @@ def loop_rows(batch: int, per_class: int, repeats: int) -> list[dict[str, Any]]:
         with tempfile.TemporaryDirectory() as folder:
             recipe, how = recipe_of(case, batch, per_class), RunOptions(progress="off", device="cpu")
             parts = assemble(recipe, how, launch_fabric("cpu", "float32", 600.0))
-            training = Training(Run(folder), recipe, identity(recipe), parts, how)
+            training = Training(Run(folder), recipe, parts, how)
             images = len(parts.train) * batch
             seconds = medians({"bare": bare_steps(training), "loop": epochs_of(training)}, repeats)
         rows.append(

@@ -13,7 +13,7 @@ from jaxtyping import install_import_hook
 SHAPE_CHECKED = ["continua.data", "continua.filters"]
 install_import_hook(SHAPE_CHECKED, "shapes.check")
 
-from continua.machine.compiler import inductor  # noqa: E402 - after the shape checks are in place
+from continua.machine.facts import inductor  # noqa: E402 - after the shape checks are in place
 from continua.machine.number_types import LIMIT, NUMBER_TYPES, Verdict, onednn_limit, verdict  # noqa: E402
 
 # The same probe as everywhere. Where bfloat16 works under a limit only, all tests run under it: now, before PyTorch computes.

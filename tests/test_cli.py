@@ -43,7 +43,7 @@ def test_no_words_print_the_help(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_every_command_is_a_line_of_the_table_and_a_file() -> None:
-    files = {path.stem for path in Path(commands.__file__).parent.glob("*.py")} - {"__init__", "commands", "parsing"}
+    files = {path.stem for path in Path(commands.__file__).parent.glob("*.py")} - {"__init__", "commands"}
     assert set(commands.COMMANDS) == files
     for name in commands.COMMANDS:
         command = import_module(f"continua.cli.{name}").COMMAND

@@ -159,7 +159,7 @@ def test_import_continua_leaves_the_heavy_modules_alone() -> None:
 
 
 def test_wrong_shapes_are_caught_while_tests_run() -> None:
-    from continua.data.colour import greyscale
+    from continua.data.augment import greyscale
 
     assert greyscale(torch.zeros(2, 3, 4, 4)).shape == (2, 1, 4, 4)
     with pytest.raises(TypeCheckError):

@@ -1,6 +1,6 @@
 """One family of errors. Each message says what was given, what was expected and what to do next."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from math import nan
 
@@ -56,3 +56,9 @@ def unknown_name(
     hint = f" did you mean {plain[near[0]]}?" if near else ""
     listed = see or f"known: {', '.join(names[:most])}{f', … ({len(names)} in all)' if len(names) > most else ''}"
     return error(f"unknown {what} {given!r};{hint} {listed}")
+
+
+def refuse_second(what: str, name: str, known: Callable[..., object], new: Callable[..., object]) -> None:
+    """Refuse a second thing of a name, unless both come from the same module: that is one module read twice."""
+    if known.__module__ != new.__module__:
+        raise ConfigError(f"there is {what} {name!r} already, of {known.__module__}; give this one another name")

@@ -2,9 +2,13 @@
 
 import os
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+Json = dict[str, Any]  # an object as JSON and YAML hold it
 
 
 @contextmanager
@@ -48,7 +52,11 @@ def write_synced(path: Path, data: "bytes | memoryview") -> None:
         os.close(handle)
 
 
+_reading_umask = threading.Lock()
+
+
 def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
+    with _reading_umask:  # it can only be read by writing it
+        mask = os.umask(0)
+        os.umask(mask)
     return mask

@@ -8,7 +8,7 @@ from torch import Tensor
 
 import continua
 from continua.analysis import contrast
-from continua.analysis.accuracy import black, measured
+from continua.analysis.measure import black, measured
 from continua.analysis.questions.contrast import MODES, log_spaced, modes_of, present
 from continua.data import Augmentation
 from continua.errors import ConfigError, SolverError

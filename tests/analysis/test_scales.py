@@ -7,8 +7,8 @@ from scipy import stats
 
 import continua
 from continua.analysis import scales
+from continua.analysis.measure import rank_correlation
 from continua.analysis.questions.scales import distribution, present, short_name
-from continua.analysis.statistics import rank_correlation
 from continua.errors import ConfigError
 from continua.report import Figure, Table
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from continua import ConfigError, create_model
+from continua.analysis.measure import rank_correlation
 from continua.analysis.questions.steps import Steps, per_image, present, steps
-from continua.analysis.statistics import rank_correlation
 
 DRAW = torch.Generator().manual_seed(5)
 

@@ -6,7 +6,7 @@ import torch
 from sklearn.svm import LinearSVC
 
 from continua.analysis import svm
-from continua.analysis.svm import fit_linear_machine
+from continua.analysis.svm import fit_linear_machines
 from continua.errors import ContinuaWarning
 
 
@@ -22,7 +22,7 @@ def clouds(classes: int, per_class: int, width: int, noise: float = 1.0, seed: i
 @pytest.mark.parametrize("classes", [2, 7])
 def test_the_machine_is_that_of_scikit_learn(c, classes):
     x, y = clouds(classes, 30, 12)
-    ours = fit_linear_machine(x, y, c, tol=1e-9)
+    ours = fit_linear_machines(x, y, [c], tol=1e-9)[0]
     theirs = LinearSVC(C=c, dual=False, tol=1e-10, max_iter=100_000).fit(x, y)
     assert np.array_equal(ours.classes, theirs.classes_)
     ours_w = ours.weights[:, 1:] if classes == 2 else ours.weights  # scikit-learn keeps one machine for two classes
@@ -36,7 +36,7 @@ def test_the_machine_is_that_of_scikit_learn(c, classes):
 def test_the_gradient_vanishes_where_the_walk_ends():
     x, y = clouds(5, 40, 20, noise=2.0)
     c = 10.0
-    machine = fit_linear_machine(x, y, c, tol=1e-8)
+    machine = fit_linear_machines(x, y, [c], tol=1e-8)[0]
     design = np.c_[x, np.ones(len(x))]
     w = np.r_[machine.weights, machine.bias[None]]
     sign = np.where(y[:, None] == machine.classes, 1.0, -1.0)
@@ -50,21 +50,21 @@ def test_single_precision_gives_the_same_answers():
     x, y = clouds(20, 30, 40, noise=2.0)
     fresh, _ = clouds(20, 30, 40, noise=2.0, seed=3)
     for c in (0.01, 1.0, 100.0):
-        exact = fit_linear_machine(x, y, c, tol=1e-10).predict(fresh)
-        single = fit_linear_machine(x.astype(np.float32), y, c).predict(fresh.astype(np.float32))
+        exact = fit_linear_machines(x, y, [c], tol=1e-10)[0].predict(fresh)
+        single = fit_linear_machines(x.astype(np.float32), y, [c])[0].predict(fresh.astype(np.float32))
         assert (single == exact).mean() > 0.99
 
 
 def test_classes_in_portions_are_the_same_machine(monkeypatch):
     x, y = clouds(6, 20, 10)
-    whole = fit_linear_machine(x, y, 1.0, tol=1e-9)
+    whole = fit_linear_machines(x, y, [1.0], tol=1e-9)[0]
     monkeypatch.setattr(svm, "MEMORY", 2 * 11 * 11)
-    parts = fit_linear_machine(x, y, 1.0, tol=1e-9)
+    parts = fit_linear_machines(x, y, [1.0], tol=1e-9)[0]
     np.testing.assert_allclose(parts.weights, whole.weights, atol=1e-8)
 
 
 def test_a_walk_that_is_cut_short_says_so():
     x, y = clouds(3, 20, 10)
     with pytest.warns(ContinuaWarning, match="not converged in 3 steps"):
-        fit_linear_machine(x, y, 100.0, tol=1e-12, max_steps=3)
-    assert fit_linear_machine(x, y, 1.0, dtype=torch.float32).weights.dtype == np.float32
+        fit_linear_machines(x, y, [100.0], tol=1e-12, max_steps=3)[0]
+    assert fit_linear_machines(x, y, [1.0], dtype=torch.float32)[0].weights.dtype == np.float32

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from continua.demo.run import MODELS, demo
+from continua.demo.run import MODELS, _next_line, demo
 from continua.errors import ConfigError
 from continua.train import Interrupted, Run, RunOptions
 from continua.train.loop import Training
@@ -115,3 +115,18 @@ def test_the_demo_reads_the_digits(tmp_path: Path) -> None:
     result = Run(tmp_path / "demo" / "dcn_ode").result
     assert result is not None
     assert result["test_accuracy"] >= 0.97
+
+
+# --- what `continua demo` says last: the line to type next
+
+
+def test_make_demo_ends_with_make_explore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])  # the clone
+    assert _next_line(Path("runs/demo")) == "make explore"
+
+
+def test_elsewhere_the_line_names_the_networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    line = _next_line(Path("my runs"))
+    assert line.startswith("continua explore 'my runs/dcn_ode'")
+    assert len(MODELS) == line.count("my runs")

@@ -10,8 +10,8 @@ from exploring import make_run
 from streamlit.testing.v1 import AppTest
 
 from continua import explore
+from continua.explore import frame
 from continua.explore.demo_networks import demos
-from continua.explore.panels import frame
 
 PAGE = Path(explore.__file__).with_name("page.py")
 

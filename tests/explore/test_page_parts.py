@@ -8,14 +8,11 @@ from exploring import SMALL
 
 from continua import ConfigError, create_model
 from continua.cli import main
-from continua.explore import side_by_side
-from continua.explore.cache import Answers
 from continua.explore.changes import Change, Outcome
 from continua.explore.image import from_data
-from continua.explore.lens import Lens
+from continua.explore.lens import Answers, Lens, Side, side_differences, side_probabilities, side_table
 from continua.explore.network import Augmentation, Explored
-from continua.explore.panels.parts import numbers, picture
-from continua.explore.plot import chart, grid, player
+from continua.explore.parts import chart, grid, numbers, picture, player
 from continua.explore.server import free_port, server_words
 from continua.explore.trajectory import follow
 from continua.report import Axis, Figure, Maps, Series, Table
@@ -124,29 +121,29 @@ def test_what_is_shown_are_pixel_values_whatever_the_network_reads() -> None:
     assert lens.shown(Change(mask=12)).max() == pytest.approx(0, abs=1e-6)
 
 
-def side(name: str, classes: tuple[str, ...], chances: list[float]) -> side_by_side.Side:
+def side(name: str, classes: tuple[str, ...], chances: list[float]) -> Side:
     network = explored()
     outcome = Outcome(np.array(chances), (14, 8), (2, 1), (0, 0), 0.01)
     way = follow(network.model, network.floats(torch.zeros(1, 1, 12, 12, dtype=torch.uint8)), 0)
-    return side_by_side.Side(name, classes, 10, outcome, outcome, way, way)
+    return Side(name, classes, 10, outcome, outcome, way, way)
 
 
 def test_two_networks_with_other_classes_share_the_axis() -> None:
     sides = [side("one", ("cat", "dog"), [0.25, 0.75]), side("two", ("dog", "owl"), [0.5, 0.5])]
-    bars = side_by_side.probabilities(sides)
+    bars = side_probabilities(sides)
     assert bars.series[0].x == ("cat", "dog", "owl")
     assert bars.series[0].y[:2] == (25.0, 75.0)
     assert np.isnan(bars.series[0].y[2])
     assert bars.series[1].y[1:] == (50.0, 50.0)
-    shown = side_by_side.table(sides, "masked")
+    shown = side_table(sides, "masked")
     assert [row[2] for row in shown.rows] == ["dog", "dog"]
     assert shown.rows[0][4] == 22
-    assert len(side_by_side.differences(sides).series) == 2
+    assert len(side_differences(sides).series) == 2
 
 
 def test_a_network_beside_itself_is_told_apart_by_its_place() -> None:
     sides = [side("one", ("a", "b"), [0.5, 0.5]) for _ in range(2)]
-    assert [series.name for series in side_by_side.probabilities(sides).series] == ["one (left)", "one (right)"]
+    assert [series.name for series in side_probabilities(sides).series] == ["one (left)", "one (right)"]
 
 
 def test_the_server_listens_here_alone_and_sends_nothing() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from continua.cli import main
 from continua.cli.doctor import one_screen
-from continua.machine import diagnosis, facts
-from continua.machine.children import Reply
+from continua.machine import facts
+from continua.machine.asking import Reply
 from continua.machine.number_types import STAND_IN
 
 
@@ -87,7 +87,7 @@ def test_a_folder_that_cannot_be_written_is_broken(
 
 
 def test_wrong_float32_is_broken(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facts.children, "ask", lambda question: Reply(None, "the probe died (SIGILL)"))
+    monkeypatch.setattr(facts, "ask", lambda question: Reply(None, "the probe died (SIGILL)"))
     code, text = doctor(capsys)
     assert code == 1
     assert "Broken\n  - float32 does not work: the probe died (SIGILL)" in text
@@ -113,5 +113,5 @@ def test_a_machine_with_gpus_computes_there(capsys: pytest.CaptureFixture[str], 
     monkeypatch.setattr(facts, "gpus", lambda: [{"name": "Card", "memory": 8 << 30, "bfloat16": False}] * 2)
     _, found = examined(capsys, "--quick")
     assert found["will"]["device auto"] == "cuda, 2 GPUs"
-    assert diagnosis.consequences(found)["precision auto"] == "float32"
+    assert facts.consequences(found)["precision auto"] == "float32"
     assert "Card (8.6 GB), Card (8.6 GB)" in one_screen(found)

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from continua.errors import ConfigError
-from continua.machine import children, number_types
-from continua.machine.kept import keep_answer, kept_answer
+from continua.machine import asking, number_types
+from continua.machine.asking import keep_answer, kept_answer
 from continua.machine.number_types import LIMIT, STAND_IN, Verdict, ask_again, known_verdict, stand_in, verdict
 
 READY = "print('continua-probe {\"ready\": true}', flush=True)\n"
@@ -44,8 +44,8 @@ def faked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Faked:
         note = f"import json, os, signal, sys, time\nopen({str(calls)!r}, 'a').write(os.environ.get({LIMIT!r}, 'plain') + ' ')\n"
         script.write_text(note + "limit = os.environ.get('ONEDNN_MAX_CPU_ISA')\n" + READY + lines)
         calls.write_text("")
-        monkeypatch.setattr(children, "PROBE", script)
-        monkeypatch.setattr(children, "SILENT_SECONDS", 1.0)
+        monkeypatch.setattr(asking, "PROBE", script)
+        monkeypatch.setattr(asking, "SILENT_SECONDS", 1.0)
         return calls
 
     return make
@@ -101,7 +101,7 @@ def test_no_child_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_real_probe_agrees_with_itself_in_float32() -> None:
-    reply = children.ask("float32", seconds=120)
+    reply = asking.ask("float32", seconds=120)
     assert reply.answer is not None
     assert reply.answer["fault"] is None
 
@@ -115,10 +115,10 @@ def test_the_real_probe_comes_to_a_verdict(name: str) -> None:
 
 def test_the_probe_notices_a_wrong_product(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The real cases, with a product that is off in one number of each result."""
-    spoilt = children.PROBE.read_text("utf-8").replace('if __name__ == "__main__":', SPOIL + 'if __name__ == "__main__":')
+    spoilt = asking.PROBE.read_text("utf-8").replace('if __name__ == "__main__":', SPOIL + 'if __name__ == "__main__":')
     (tmp_path / "spoilt.py").write_text(spoilt, "utf-8")
-    monkeypatch.setattr(children, "PROBE", tmp_path / "spoilt.py")
-    reply = children.ask("float32", seconds=120)
+    monkeypatch.setattr(asking, "PROBE", tmp_path / "spoilt.py")
+    reply = asking.ask("float32", seconds=120)
     assert reply.answer is not None
     assert reply.answer["fault"].startswith("a product of 64×64 by 64×64 in float32 was wrong by")
 

@@ -6,7 +6,7 @@ from torch import nn
 
 from continua import ConfigError
 from continua.models import CliqueNet, CliqueNetSpec, DenseNet, DenseNetSpec, from_cliquenet, from_densenet, model_entry
-from continua.models.rknet.rules import BrokenRule
+from continua.models.rknet.config import BrokenRule
 
 SMALL = DenseNetSpec(layers=(4, 8), growth=3, stem_channels=6, num_classes=5, stem="small")  # 6 → 18 → 9 = 3·3: 8 growths break rule 3
 GOOD = DenseNetSpec(layers=(4, 6), growth=3, stem_channels=6, num_classes=5, stem="small")

@@ -8,8 +8,7 @@ from continua import ConfigError, create_model, from_pretrained, list_models
 from continua.blocks import IRKStep
 from continua.models import frozen, model_entry
 from continua.models.describe import describe, describe_model
-from continua.models.rknet.names import Spelling, parse_name
-from continua.models.rknet.rules import BrokenRule, rule_2_even
+from continua.models.rknet.config import BrokenRule, Spelling, parse_name, rule_2_even
 from continua.train import load_recipe, train
 from continua.train.optimiser import build_optimiser
 

@@ -79,7 +79,7 @@ def test_another_number_of_epochs_stretches_the_schedule_unless_it_is_given_too(
         ({"epochs": 2.5}, "epochs is '2.5'; expected a whole number"),
         ({"optimiser": {"kind": "sdg"}}, "optimiser.kind is 'sdg'; expected sgd or adamw"),
         ({"model": "dcn_oed"}, "did you mean dcn_ode"),
-        ({"model_options": {"chanels": [8]}}, "did you mean 'channels'?"),
+        ({"model_options": {"chanels": [8]}}, "did you mean channels?"),
         ({"model_options": {"solver": {"rtoll": 1}}}, "did you mean rtol?"),
         ({"data": "cifra10"}, "did you mean cifar10?"),
     ],
@@ -148,9 +148,9 @@ def test_every_field_can_be_named() -> None:
 
 
 def test_precision_auto_is_decided_when_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("continua.runs.resolution.why_unusable", lambda name: "")
+    monkeypatch.setattr("continua.runs.loading.why_unusable", lambda name: "")
     for fast, expected in ((True, "bfloat16"), (False, "float32")):
-        monkeypatch.setattr("continua.runs.resolution.fast_on_cpu", lambda dtype, fast=fast: fast)
+        monkeypatch.setattr("continua.runs.loading.fast_on_cpu", lambda dtype, fast=fast: fast)
         assert resolve(tiny_recipe(precision="auto")).precision == expected
 
 

@@ -16,11 +16,8 @@ import torch
 from sweeping import write_sweep
 from training import QUIET, lasting_lines, weights
 
-from continua.train import Run, train
-from continua.train.sweeps import Outcome, Sweep, load_sweep, run_sweep
-from continua.train.sweeps.driver import cancel
-from continua.train.sweeps.executors import Slurm
-from continua.train.sweeps.status import Status, jobs_folder
+from continua.train import Outcome, Run, Slurm, Sweep, cancel, jobs_folder, load_sweep, run_sweep, train
+from continua.train.sweeps.cells import Status
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(900)]
 SCRIPT = Path(__file__).parents[2] / "scripts" / "slurm-local"

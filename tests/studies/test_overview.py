@@ -15,8 +15,8 @@ from continua.files import write_text
 from continua.report import VERSION, Column, Entry, Figure, Link, Page, PlusMinus, Table, page_json, to_plain
 from continua.runs import Recipe, Run, RunView
 from continua.studies import STUDIES, Claim, Printed, asked_for, find_study, report_page
-from continua.studies.catalogue import Written, largest, study_folder, written_studies
 from continua.studies.overview import NOT_RUN, front_page, headline
+from continua.studies.reproduction import Written, largest, study_folder, written_studies
 
 CLAIMS = [
     Claim("with 52 images DCN-ODE is ahead — of **all**", "holds", interval=(0.5, 1.5)),

@@ -11,8 +11,7 @@ from continua.cli import main
 from continua.report import Entry, from_plain
 from continua.runs import Run, identity, load_recipe
 from continua.studies import SCALES, STUDIES, find_study, keep, reproduce, train_here
-from continua.studies.catalogue import KEPT, study_folder
-from continua.studies.reproduction import _copy_run
+from continua.studies.reproduction import KEPT, _copy_run, study_folder
 from continua.studies.runs import Places, wanted_runs
 from continua.train import RunOptions
 

@@ -8,8 +8,7 @@ import yaml
 
 from continua.runs.loading import merged, parse_recipe
 from continua.train import Recipe, Run, identity
-from continua.train.sweeps.executors import JobState
-from continua.train.sweeps.job import CellJob
+from continua.train.sweeps.jobs import CellJob, JobState
 
 RECIPE: dict[str, Any] = dict(
     model="dcn_ode",

@@ -74,13 +74,13 @@ def test_a_read_only_place_is_refused_before_training(disk: Path) -> None:
 
 
 def test_no_room_for_the_final_weights_is_said_and_mended(disk: Path, monkeypatch: pytest.MonkeyPatch, reference: Run) -> None:
-    from continua.runs.tasks import Classify
+    from continua.models import Network
 
     def no_room(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Classify, "save", no_room)
+        patch.setattr(Network, "save_pretrained", no_room)
         with pytest.raises(ContinuaError, match=r"best cannot be written \(No space left on device\)"):
             train(tiny_recipe(), disk / "run", QUIET)
     run = resume(disk / "run", QUIET)

@@ -151,7 +151,7 @@ def test_other_tolerances_need_a_solver_that_has_some(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("where", ["loss", "gradient"])
 def test_numbers_that_are_not_finite_never_reach_the_weights(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from continua.runs.tasks import Classify
+    from continua.runs.evaluation import Classify
 
     whole, calls = Classify.losses, 0
 
@@ -176,7 +176,7 @@ def test_a_training_that_diverges_is_stopped_early(tmp_path: Path) -> None:
 
 
 def test_the_checkpoint_from_before_a_divergence_is_kept_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from continua.runs.tasks import Classify
+    from continua.runs.evaluation import Classify
     from continua.train.checkpoint import checkpoints, read_checkpoint
 
     whole, calls = Classify.losses, 0
@@ -212,13 +212,13 @@ def test_the_selected_epoch_is_the_first_best_one(selection: str, name: str, tmp
 
 def test_averaged_weights_are_what_the_formula_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[torch.Tensor] = []
-    count = Training._count
+    guard = Training._guard
 
-    def remember(self: Training, forward: Any) -> None:
+    def remember(self: Training, loss: float) -> None:  # after every step that went well
         seen.append(self.net.head.linear.weight.detach().clone())
-        count(self, forward)
+        guard(self, loss)
 
-    monkeypatch.setattr(Training, "_count", remember)
+    monkeypatch.setattr(Training, "_guard", remember)
     run = train(plain_recipe(epochs=2, ema=0.8), tmp_path / "run", QUIET)
     torch.manual_seed(0)
     average = continua.create_model("resnet_blocks", **run.recipe.model_options).head.linear.weight.detach()

@@ -19,7 +19,7 @@ from continua.blocks import ODEBlock
 from continua.blocks.sync_batchnorm import RankBatchNorm
 from continua.errors import ConfigError, SolverError
 from continua.train import Recipe, Run, RunOptions, resume, train
-from continua.train.devices import made_parallel
+from continua.train.start import made_parallel
 
 RANKS = 2
 TWO = RunOptions(progress="off", device="cpu", threads=1, rank_timeout=60.0)

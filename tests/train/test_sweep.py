@@ -18,13 +18,25 @@ from training import QUIET, lasting_lines, weights
 
 from continua.cli import main
 from continua.errors import ConfigError
-from continua.train import Run, RunOptions, load_recipe, resolve, run_id, train
+from continua.train import (
+    Run,
+    RunOptions,
+    Sweep,
+    View,
+    load_recipe,
+    load_sweep,
+    read_statuses,
+    resolve,
+    run_id,
+    run_sweep,
+    show_status,
+    summary,
+    train,
+)
 from continua.train.loop import Training
-from continua.train.sweeps import Sweep, load_sweep, run_sweep, summarise
-from continua.train.sweeps.executors import slurm_parameters
-from continua.train.sweeps.job import CellJob, JobSignals
-from continua.train.sweeps.status import Status, last_words, read_statuses
-from continua.train.sweeps.table import View, show_status, summary
+from continua.train.sweeps.cells import Status, last_words
+from continua.train.sweeps.jobs import CellJob, JobSignals, slurm_parameters
+from continua.train.sweeps.table import summarise
 
 
 def sweep_of(folder: Path, **axes: Any) -> Sweep:
@@ -155,7 +167,7 @@ def test_a_pre_empted_job_that_got_further_has_not_failed(tmp_path: Path, monkey
     executor = Pretended(fail={sweep.cells[0].folder: 3})
     executor.said = "preempted"
     step = iter(range(100))
-    monkeypatch.setattr("continua.train.sweeps.file.last_step", lambda folder: next(step))
+    monkeypatch.setattr("continua.train.sweeps.cells.last_step", lambda folder: next(step))
     outcome = run_sweep(sweep, executor, QUIET)
     assert (outcome.count("done"), len(executor.jobs), outcome.statuses[0].failures) == (1, 4, 0)
 

@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from continua.analysis.question import Question
-from continua.analysis.subject import Subject
+from continua.analysis.question import Question, Subject
 from continua.data import data_folder, folder_size
 from continua.errors import ConfigError
 from continua.files import write_text
@@ -102,9 +101,11 @@ def keeper(folder: Path) -> Callable[[str, Callable[[], Any]], Any]:
 def _identity(subject: Subject, options: Any) -> dict[str, Any]:
     """What of a run decides its answers. Official sets are known by name, folders of images by their files."""
     name = getattr(options, "data", None) or subject.data
-    own = {key: subject.recipe.get(key) for key in ("per_class", "seed", "holdout")} if name == subject.data else {}
-    files = _files(data_folder(subject.data_dir)) if folder_size(name) else None
-    return dict(weights=subject.weights, data=name, files=files, preprocess=to_plain(subject.preprocess), batch=subject.batch_size, **own)
+    own = {key: subject.run.config.get(key) for key in ("per_class", "seed", "holdout")} if name == subject.data else {}
+    files = _files(data_folder(subject.run.data_dir)) if folder_size(name) else None
+    return dict(
+        weights=subject.weights, data=name, files=files, preprocess=to_plain(subject.run.preprocess), batch=subject.run.batch_size, **own
+    )
 
 
 def _files(root: Path) -> str:

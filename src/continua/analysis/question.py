@@ -1,12 +1,21 @@
-"""What every analysis is to the rest of the house: a name, its options, how to ask it, how to present the answer; and which there are."""
+"""What every analysis is to the rest of the house: a name, its options, how to ask it, how to present the answer; and whom it is asked."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, Literal, get_type_hints
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_type_hints
 
-from continua.errors import ConfigError, unknown_name
+from continua.data import Advance, progress_bar
+from continua.errors import ConfigError, refuse_second, unknown_name
+from continua.models import Network
 from continua.options import option
 from continua.report import Page
+from continua.runs import Images, RunView
+
+T = TypeVar("T")
+Keep = Callable[[str, Callable[[], T]], T]
 
 
 @dataclass(frozen=True)
@@ -24,12 +33,17 @@ class DataOptions:
             if value is not None and value < 1:
                 raise ConfigError(f"{name} is {value}; expected at least 1")
 
+    def own(self) -> dict[str, Any]:
+        """What an analysis adds to these, as keywords of its function."""
+        shared = {item.name for item in fields(DataOptions)}
+        return {name: value for name, value in vars(self).items() if name not in shared}
+
 
 @dataclass(frozen=True)
 class Question:
     """An analysis as `continua analyse` and the studies see it.
 
-    summary  one sentence, for the list of all analyses
+    summary  one sentence, for the list of all analyses; of a longer text, such as a module's docstring, its first line
     ask      (subject, options) -> a frozen dataclass of plain numbers; its return annotation names that dataclass, which is how a stored
              answer is read back
     present  result -> Page
@@ -45,6 +59,9 @@ class Question:
     present: Callable[[Any], Page]
     runs: Literal["one", "many", "any"] = "one"
     version: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "summary", self.summary.partition("\n")[0])
 
     @property
     def result(self) -> type:
@@ -69,9 +86,8 @@ _REGISTERED: dict[str, Question] = {}
 
 def register_question(question: Question) -> Question:
     """Make an analysis known by its name, to `continua analyse` and to studies; returns it. A second one of the same name is refused."""
-    known = _REGISTERED.get(question.name)
-    if known is not None and known.ask.__module__ != question.ask.__module__:
-        raise ConfigError(f"there is an analysis {question.name!r} already, of {known.ask.__module__}; give this one another name")
+    known = _REGISTERED.setdefault(question.name, question)
+    refuse_second("an analysis", question.name, known.ask, question.ask)
     _REGISTERED[question.name] = question
     return question
 
@@ -86,3 +102,69 @@ def find_question(name: str) -> Question:
     if name not in _REGISTERED:
         raise unknown_name("analysis", name, sorted(_REGISTERED))
     return _REGISTERED[name]
+
+
+# --- whom it is asked -------------------------------------------------------------------------------------------------------
+
+
+def ask_anew(name: str, make: Callable[[], T]) -> T:
+    """The `keep` of an analysis whose pieces nobody stores: makes each of them."""
+    return make()
+
+
+def no_progress(amount: int) -> None:
+    """The `advance` of an analysis that nobody watches."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A run as an analysis sees it: the run itself, its network, images of its data, a progress bar and a place to keep pieces.
+
+    `solver`: options of another solver than the network was trained with. `keep(name, make)` returns a piece of plain data that an
+    interrupted analysis already made, or makes and stores it.
+    """
+
+    run: RunView
+    solver: Mapping[str, Any] | None = None
+    quiet: bool = False
+    keep: Keep = ask_anew
+
+    @property
+    def name(self) -> str:
+        return self.run.name
+
+    @property
+    def folder(self) -> Path:
+        return self.run.folder
+
+    @property
+    def data(self) -> str:
+        """The name of the run's data set."""
+        return self.run.data
+
+    @cached_property
+    def weights(self) -> str:
+        """What tells its network from others: the SHA-256 of the weights, and the other solver where there is one."""
+        return self.run.weights if self.solver is None else f"{self.run.weights} {sorted(self.solver.items(), key=str)}"
+
+    @cached_property
+    def model(self) -> Network:
+        """The network, in evaluation mode, on the device."""
+        return self.run.network if self.solver is None else self.run.network.with_solver(**self.solver).eval()
+
+    def images(self, options: DataOptions | None = None, **changes: Any) -> Images:
+        """Images of a split with the run's own preprocessing. Keywords are fields of `DataOptions`: images(split="train", limit=100)."""
+        chosen = options or DataOptions()
+        asked: dict[str, Any] = dict(data=chosen.data, split=chosen.split, limit=chosen.limit, batch_size=chosen.batch_size)
+        return self.run.images(**(asked | changes))
+
+    def progress(self, what: str, total: int) -> AbstractContextManager[Advance]:
+        """A progress bar: `with subject.progress("contrast", 30) as advance: … advance(1)`."""
+        return nullcontext(no_progress) if self.quiet else progress_bar(f"{self.name}: {what}", total)
+
+
+def subject_of(folder: "str | Path", *, device: str = "auto", data_dir: "str | Path | None" = None, quiet: bool = False) -> Subject:
+    """The network of a finished run with its data, for a question."""
+    run = RunView(folder, device=device, data_dir=data_dir)
+    run.weights_file()  # where there are none yet, that is said at once
+    return Subject(run, quiet=quiet)

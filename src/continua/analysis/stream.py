@@ -61,10 +61,10 @@ class StreamedArrays:
         if not (self._part.is_file() and self._mark.is_file()):
             return 0
         try:
-            found = json.loads(self._mark.read_text("utf-8"))
+            mark = json.loads(self._mark.read_text("utf-8"))
         except ValueError:  # the machine stopped while this was written
             return 0
-        return int(found["done"]) if found.get("key") == key else 0
+        return int(mark["done"]) if mark.get("key") == key else 0
 
 
 def read_arrays(source: Path) -> dict[str, np.ndarray]:

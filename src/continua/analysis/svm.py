@@ -13,7 +13,6 @@ the next, few samples become active or idle, so only those few are added and tak
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 from warnings import warn
 
 import numpy as np
@@ -42,11 +41,6 @@ class LinearMachine:
         return self.classes[(features @ self.weights + self.bias).argmax(1)]
 
 
-def fit_linear_machine(features: np.ndarray, labels: np.ndarray, c: float, **options: Any) -> LinearMachine:
-    """Train on (samples, features) and a label per sample; the options are those of `fit_linear_machines`."""
-    return fit_linear_machines(features, labels, [c], **options)[0]
-
-
 def fit_linear_machines(
     features: np.ndarray,
     labels: np.ndarray,
@@ -56,7 +50,7 @@ def fit_linear_machines(
     max_steps: int = 300,
     dtype: torch.dtype | None = None,
 ) -> list[LinearMachine]:
-    """One machine for each C, which should rise: each begins where the one before ended, and the way is shorter from there.
+    """One machine for each C, from (samples, features) and a label per sample. C should rise: each begins where the one before ended.
 
     `tol`: how far the weights may be from the minimum, relative to its own size. `dtype`: of the arithmetic (default: the features').
     """

@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from continua.errors import ConfigError
-from continua.report import Axis, Cell, Column, Figure, Page, Part, Series, Table, page_from
+from continua.report import Axis, Cell, Column, Figure, Look, Page, Part, Series, Table, page_from
 from continua.runs import RunView
 
 MOST_CURVES = 12  # runs; more lines in one figure nobody can follow
@@ -96,12 +96,14 @@ def _row(run: RunView) -> list[Cell]:
 
 def _curves(runs: Sequence[RunView]) -> list[Figure]:
     epoch, single = EPOCH, len(runs) == 1
+    rejected = _by_block(runs, "rejected", single)
+    rejected = rejected if any(value for curve in rejected for value in curve.y) else []  # nothing where every value is zero
     return [
         Figure("loss", "Training loss", epoch, Axis("loss", "nats"), _each(runs, "loss", "loss", single)),
         *_accuracies(runs, single),
         Figure("lr", "Learning rate", epoch, Axis("learning rate", log=True), _each(runs, "lr", "learning rate", single)),
         Figure("nfe", "Evaluations of f per solve", epoch, Axis("evaluations of f"), _by_block(runs, "nfe", single)),
-        Figure("rejected", "Rejected steps per solve", epoch, Axis("rejected steps"), _if_any(_by_block(runs, "rejected", single))),
+        Figure("rejected", "Rejected steps per solve", epoch, Axis("rejected steps"), rejected),
         Figure("sigma", "Scales of N-jet layers", epoch, Axis("σ", "pixels"), _sigmas(runs, single)),
         Figure("gradient", "Norm of the gradient", epoch, Axis("gradient norm", log=True), _each(runs, "gradient_norm", "norm", single)),
         Figure("speed", "Speed", epoch, Axis("speed", "images/s"), _each(runs, "images_per_second", "speed", single)),
@@ -110,23 +112,23 @@ def _curves(runs: Sequence[RunView]) -> list[Figure]:
 
 def _accuracies(runs: Sequence[RunView], single: bool) -> list[Figure]:
     """Of one run in one figure; of several in one figure for each kind, so that colour and dash both tell the runs apart."""
-    looks: dict[str, dict[str, Any]] = {"train": {}, "holdout": dict(dash=1), "test": dict(style="both")}
+    looks: dict[str, Look] = {"train": {}, "holdout": {"dash": 1}, "test": {"style": "both"}}
     words = {"train": "training", "holdout": "held out", "test": "test"}
     axis = Axis("accuracy", "%")
-    curves = {kind: _each(runs, f"{kind}_accuracy", words[kind], single, 100, **(look if single else {})) for kind, look in looks.items()}
+    curves = {kind: _each(runs, f"{kind}_accuracy", words[kind], single, 100, looks[kind] if single else {}) for kind in words}
     if single:
         return [Figure("accuracy", "Accuracy", EPOCH, axis, [series for kind in curves.values() for series in kind])]
     return [Figure(f"accuracy_{kind}", f"Accuracy, {words[kind]}", EPOCH, axis, series) for kind, series in curves.items()]
 
 
-def _each(runs: Sequence[RunView], key: str, what: str, single: bool, scale: float = 1.0, **look: Any) -> list[Series]:
+def _each(runs: Sequence[RunView], key: str, what: str, single: bool, scale: float = 1.0, single_look: Look | None = None) -> list[Series]:
     """One curve per run that has this number; of several runs, each has its colour and dash."""
     curves = []
     for place, run in enumerate(runs):
-        lines = [line for line in run.epochs if line.get(key) is not None]
-        if lines:
-            y, own = [scale * line[key] for line in lines], {} if single else dict(colour=place, dash=place)
-            curves.append(Series(what if single else run.name, [line["epoch"] for line in lines], y, **own, **look))
+        points = {line["epoch"]: scale * line[key] for line in run.epochs if line.get(key) is not None}
+        look: Look = (single_look or {}) if single else {"colour": place, "dash": place}
+        if points:
+            curves.append(Series(what if single else run.name, list(points), list(points.values()), **look))
     return curves
 
 
@@ -158,8 +160,3 @@ def _many(runs: Sequence[RunView], numbers: Callable[[dict[str, Any]], dict[str,
             x, y = [epoch for epoch, _ in points], [value for _, value in points]
             curves.append(Series(name if single else f"{run.name}: {name}", x, y, dash=None if single else order))
     return curves
-
-
-def _if_any(series: list[Series]) -> list[Series]:
-    """Nothing where every value is zero."""
-    return series if any(value for curve in series for value in curve.y) else []

@@ -4,22 +4,13 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from jsonargparse import Namespace
 
 from continua.analysis import Answer, Subject, answer, find_question, known_questions, subject_of
-from continua.cli.parsing import Command, Parser, Words, spellings
+from continua.cli.commands import Command, Parser, Words, spellings
 from continua.errors import ConfigError
 from continua.report import Page, overlaid, show_page, show_table, write_html, write_page
-
-HOW: dict[str, tuple[Any, Any, str]] = {
-    "out": (Path | None, None, "folder for the answers (else RUN/analysis)"),
-    "html": (Path | None, None, "also write the page as one HTML file"),
-    "data_dir": (Path | None, None, "folder of all data sets (else CONTINUA_DATA, else the user's cache)"),
-    "device": (str, "auto", "auto, cpu or cuda"),
-}
-FLAGS = {"force": "ask again, even where the answer is known", "svg": "pictures as SVG too", "quiet": "no progress bar"}
 
 
 def add_analyse_arguments(parser: Parser, words: Words) -> None:
@@ -28,10 +19,12 @@ def add_analyse_arguments(parser: Parser, words: Words) -> None:
     parser.description = f"Ask a question of trained networks. Known: {listed}"
     parser.add_argument("name", metavar="NAME", type=str, nargs="?", default="", help="which analysis; none: list them")
     parser.add_argument("runs", metavar="RUN", type=Path, nargs="*", default=[], help="folders of finished runs")
-    for name, (kind, default, text) in HOW.items():
-        parser.add_argument(*spellings(name), type=kind, default=default, help=text)
-    for name, text in FLAGS.items():
-        parser.add_argument(f"--{name}", action="store_true", help=text)
+    parser.option("out", Path | None, None, "folder for the answers (else RUN/analysis)")
+    parser.option("html", Path | None, None, "also write the page as one HTML file")
+    parser.common("data_dir", "device")
+    parser.flag("force", "ask again, even where the answer is known")
+    parser.flag("svg", "pictures as SVG too")
+    parser.flag("quiet", "no progress bar")
     name = next((word for word in words if not word.startswith("-")), None)
     if name is None:
         return

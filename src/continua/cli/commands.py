@@ -1,20 +1,28 @@
-"""One program, `continua`, and the table of its commands. The file of a command is imported when it is chosen: help answers at once."""
+"""The program `continua`: the table of its commands, what a command is, and a parser that refuses wrong words itself.
+
+A wrong word is answered by what was given, what was expected and what to do next. The file of a command is imported when it is chosen:
+help answers at once.
+"""
 
 import os
 import sys
 import warnings
 from argparse import ArgumentError
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import version
-from typing import TextIO
+from pathlib import Path
+from typing import Any, Literal, TextIO, get_args, get_origin
 
-from jsonargparse import Namespace
+from jsonargparse import ArgumentParser, Namespace
 
-from continua.cli.parsing import Command, Parser, Words
-from continua.errors import ContinuaError, ContinuaWarning
+from continua.errors import ConfigError, ContinuaError, ContinuaWarning, unknown_name
+from continua.files import Json
 from continua.machine import claim_process, keep_freed_memory
+from continua.options import typed_value
 
+Words = list[str]
 # Each is a file of this room with a `COMMAND`; the words are those of `continua --help`.
 COMMANDS = {
     "demo": "train and compare three networks on the embedded digits",
@@ -29,6 +37,147 @@ COMMANDS = {
     "doctor": "what this machine is, and what Continua will do on it",
     "models": "list models, draw one",
 }
+# Options that several commands have: annotation, default, help.
+COMMON: dict[str, tuple[Any, object, str]] = {
+    "runs": (Path | None, None, "folder of all runs (else CONTINUA_RUNS, else ./runs)"),
+    "data_dir": (Path | None, None, "folder of all data sets (else CONTINUA_DATA, else the user's cache)"),
+    "device": (str, "auto", "auto, cpu or cuda"),
+    "checkpoint_minutes": (float, 5.0, "within long epochs, save this often"),
+}
+
+
+# --- what a command is, and its words -----------------------------------------------------------------------------------
+
+
+def spellings(name: str) -> list[str]:
+    """The spellings of an option, with underscores and with dashes: `--data-dir` and `--data_dir` are the same."""
+    dashed = name.replace("_", "-")
+    return [f"--{name}"] if dashed == name else [f"--{name}", f"--{dashed}"]
+
+
+class WrongValue(ContinuaError):
+    """A value that its option cannot have. No ValueError: the parser would put its own words in place of ours."""
+
+
+class Value:
+    """The type of an option, as the parser calls it: a word, or a value that was read already, to what its annotation says."""
+
+    def __init__(self, name: str, hint: Any) -> None:
+        self.name, self.hint = name, hint
+
+    def __call__(self, word: object) -> Any:
+        try:
+            return typed_value(self.name, word, self.hint)
+        except ConfigError as error:
+            raise WrongValue(str(error)) from None
+
+    def __repr__(self) -> str:
+        """As --help shows it."""
+        return self.hint.__name__ if isinstance(self.hint, type) and not hasattr(self.hint, "__args__") else str(self.hint)
+
+
+class Parser(ArgumentParser):
+    """`continua` or one of its commands. It knows which options and words it takes, and checks their values itself."""
+
+    def __init__(self, description: str) -> None:
+        self.takes_value: dict[str, bool] = {}
+        self.words: list[tuple[str, str | None]] = []  # what they are called, and how many of them, as argparse's nargs says it
+        self.commands: Mapping[str, Parser] = {}
+        super().__init__(prog="continua", description=description, exit_on_error=False, print_config=None)
+        self.add_argument("--debug", action="store_true", help="show the traceback of an error")
+
+    def option(self, name: str, hint: Any, default: object, help: str) -> None:
+        """An option with a value, spelt with underscores or with dashes: `--data-dir` and `--data_dir` are the same."""
+        self.add_argument(*spellings(name), type=hint, default=default, help=help)
+
+    def flag(self, name: str, help: str) -> None:
+        """An option without a value."""
+        self.add_argument(*spellings(name), action="store_true", help=help)
+
+    def common(self, *names: str) -> None:
+        """Options that other commands have too."""
+        for name in names:
+            self.option(name, *COMMON[name])
+
+    def add_argument(self, *names: str, **how: Any) -> Any:
+        """An option or a word, as argparse has it; `type` is an annotation."""
+        # jsonargparse gives this method to groups of options too, whose `parser` is the command.
+        command: Parser = getattr(self, "parser", self)
+        return super().add_argument(*names, **command.noted(names, how))
+
+    def noted(self, names: Sequence[str], how: Json) -> Json:
+        """Remember an option; how to add it so that its value is checked by us."""
+        hint = how.get("type")
+        if hint is not None:
+            how = how | {"type": Value(names[0].lstrip("-").replace("-", "_"), hint)}
+        if not names[0].startswith("-"):
+            self.words.append((how.get("metavar", names[0].upper()), how.get("nargs")))
+            return how
+        self.takes_value |= dict.fromkeys(names, "action" not in how)
+        choices = {"metavar": f"{{{','.join(map(str, get_args(hint)))}}}"} if get_origin(hint) is Literal else {}
+        return choices | how
+
+    def add_subcommands(self, *args: Any, **how: Any) -> Any:
+        added = super().add_subcommands(*args, **how)
+        self.commands = added.choices
+        return added
+
+    def check(self, given: Sequence[str], path: tuple[str, ...] = ("continua",)) -> None:
+        """Refuse the first word that is wrong: a command or an option that does not exist, a word or a value that is missing."""
+        if self.commands:
+            self._check_command(given, path)
+        else:
+            self._check_words(given, " ".join(path))
+
+    def _check_command(self, given: Sequence[str], path: tuple[str, ...]) -> None:
+        rest = [word for word in given if word != "--debug"]
+        if not rest:
+            raise ConfigError(f"{' '.join(path)} is followed by one of {', '.join(self.commands)}")
+        word, *rest = rest
+        if word in self.commands:
+            self.commands[word].check(rest, (*path, word))
+        elif word.startswith("-"):
+            self._check_option(word, " ".join(path))
+        else:
+            raise unknown_name("command", word, self.commands, see=f"{' '.join(path)} is followed by one of {', '.join(self.commands)}")
+
+    def _check_words(self, given: Sequence[str], name: str) -> None:
+        words, waiting = [], iter(given)
+        for word in waiting:
+            if word in ("--help", "-h"):
+                return
+            if not word.startswith("--"):
+                words.append(word)
+            elif self._check_option(word, name) and "=" not in word and next(waiting, None) is None:
+                raise ConfigError(f"{word} needs a value; {name} --help says which")
+        needed = [metavar for metavar, number in self.words if number is None]
+        if len(words) < len(needed):
+            raise ConfigError(f"{name}: {needed[len(words)]} is required; {name} --help says what it is")
+        if len(words) > len(self.words) and not any(number == "*" for _, number in self.words):
+            raise ConfigError(f"{words[len(self.words)]} is not known here; {name} --help shows what is")
+
+    def _check_option(self, word: str, name: str) -> bool:
+        """Whether it takes a value."""
+        option = word.partition("=")[0]
+        if option not in self.takes_value:
+            known = [known for known in self.takes_value if known.startswith("--")]
+            raise unknown_name("option", option, known, see=f"{name} --help shows all")
+        return self.takes_value[option]
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command: a sentence for its help, what it takes, what it does. One with `subcommands` does nothing itself."""
+
+    description: str
+    run: Callable[[Namespace], None] | None = None
+    # The words that follow the command are known: `analyse` adds the options of the analysis they name.
+    add_arguments: Callable[[Parser, Words], None] = lambda parser, words: None
+    rewrite: Callable[[Words], Words] = list  # words as the parser wants them
+    subcommands: Mapping[str, tuple[str, "Command"]] = field(default_factory=dict)  # by name: a few words for the list, the command
+
+
+# --- the program --------------------------------------------------------------------------------------------------------
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -62,7 +211,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parse(words: Words) -> tuple[Command, Namespace]:
     """The command that the words name, and its options. Raises what `main` prints: nothing is run."""
-    flags, words = _leading_flags(words)
+    # The options of `continua` itself stand before the command.
+    start = next((place for place, word in enumerate(words) if not word.startswith("-")), len(words))
+    flags, words = words[:start], words[start:]
     if not words or words[0] not in COMMANDS:  # --version and --help end the program here
         program = _program({})
         program.check([*flags, *words])
@@ -82,12 +233,6 @@ def parse(words: Words) -> tuple[Command, Namespace]:
     program.check([name, *rest])
     options = program.parse_args([*flags, name, *rest])[name]
     return (command.subcommands[options.command][1], options[options.command]) if below else (command, options)
-
-
-def _leading_flags(words: Words) -> tuple[Words, Words]:
-    """The options of `continua` itself, which stand before the command, and the rest."""
-    start = next((place for place, word in enumerate(words) if not word.startswith("-")), len(words))
-    return words[:start], words[start:]
 
 
 def _program(chosen: dict[str, Parser]) -> Parser:

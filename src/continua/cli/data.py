@@ -1,29 +1,21 @@
 """`continua data`: list, fetch and check data sets."""
 
-from pathlib import Path
-
 from jsonargparse import Namespace
 
-from continua.cli.parsing import Command, Parser, Words
+from continua.cli.commands import Command, Parser, Words
 from continua.errors import DataError, unknown_name
-
-
-def _add_folder(parser: Parser, words: Words) -> None:
-    parser.add_argument(
-        "--data-dir", type=Path | None, default=None, help="folder of all data sets (else CONTINUA_DATA, else the user's cache)"
-    )
 
 
 def _add_name(parser: Parser, words: Words) -> None:
     parser.add_argument("name", metavar="NAME", type=str, help="a name from `continua data list`")
-    _add_folder(parser, words)
+    parser.common("data_dir")
 
 
 def _add_fetch_arguments(parser: Parser, words: Words) -> None:
     _add_name(parser, words)
-    parser.add_argument("--layout", type=str | None, default=None, help="which official layout (cifar10, cifar100: python or binary)")
-    parser.add_argument("--mirror", type=str | None, default=None, help="address of a folder to try before the official ones")
-    parser.add_argument("--timeout", type=float, default=30.0, help="seconds to wait for a silent server")
+    parser.option("layout", str | None, None, "which official layout (cifar10, cifar100: python or binary)")
+    parser.option("mirror", str | None, None, "address of a folder to try before the official ones")
+    parser.option("timeout", float, 30.0, "seconds to wait for a silent server")
 
 
 def _list(options: Namespace) -> None:
@@ -90,7 +82,9 @@ COMMAND = Command(
     subcommands={
         "list": (
             "what is known, what is here, where, its size",
-            Command("Every known data set: whether it is here, where, and its size.", _list, _add_folder),
+            Command(
+                "Every known data set: whether it is here, where, and its size.", _list, lambda parser, words: parser.common("data_dir")
+            ),
         ),
         "fetch": (
             "download and verify a data set",

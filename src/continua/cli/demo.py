@@ -4,13 +4,13 @@ from pathlib import Path
 
 from jsonargparse import Namespace
 
-from continua.cli.parsing import Command, Parser, Words
+from continua.cli.commands import Command, Parser, Words
 
 
 def add_demo_arguments(parser: Parser, words: Words) -> None:
-    parser.add_argument("--out", type=Path, default=Path("runs/demo"), help="folder for the runs and report.html")
-    parser.add_argument("--epochs", type=int | None, default=None, help="train for so many epochs (else as long as the recipe says)")
-    parser.add_argument("--threads", type=int | None, default=None, help="processor threads (else all cores)")
+    parser.option("out", Path, Path("runs/demo"), "folder for the runs and report.html")
+    parser.option("epochs", int | None, None, "train for so many epochs (else as long as the recipe says)")
+    parser.option("threads", int | None, None, "processor threads (else all cores)")
 
 
 def demo_command(options: Namespace) -> None:

@@ -1,21 +1,22 @@
 """`continua doctor`: what this machine is, and what Continua will therefore do on it."""
 
 import json
+import platform
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from jsonargparse import Namespace
 
-from continua.cli.parsing import Command, Parser, Words
+from continua.cli.commands import Command, Parser, Words
+from continua.files import Json
+
+MEMORY = {"machine": "in all", "available": "free now", "limit": "allowed here"}
 
 
-def add_doctor_arguments(doctor: Parser, words: Words) -> None:
-    doctor.add_argument("--json", action="store_true", help="print the same as JSON")
-    doctor.add_argument("--quick", action="store_true", help="make no probes: tell what is known of earlier ones")
-    doctor.add_argument(
-        "--data-dir", type=Path | None, default=None, help="folder of all data sets (else CONTINUA_DATA, else the user's cache)"
-    )
-    doctor.add_argument("--runs", type=Path | None, default=None, help="folder of all runs (else CONTINUA_RUNS, else ./runs)")
+def add_doctor_arguments(parser: Parser, words: Words) -> None:
+    parser.flag("json", "print the same as JSON")
+    parser.flag("quick", "make no probes: tell what is known of earlier ones")
+    parser.common("data_dir", "runs")
 
 
 def doctor_command(options: Namespace) -> None:
@@ -26,18 +27,16 @@ def doctor_command(options: Namespace) -> None:
         raise SystemExit(1)
 
 
-def examined(data_dir: Path | None, runs: Path | None, ask: bool) -> dict[str, Any]:
+def examined(data_dir: Path | None, runs: Path | None, ask: bool) -> Json:
     """All facts, as JSON holds them, with what follows from them."""
-    import platform
-
     from continua.data import data_folder
     from continua.machine import cache_folder, consequences, faults, float32_fault, machine_facts, packages, remarks, writable
     from continua.native import kernels_text
     from continua.train import runs_folder
 
     folders = {"cache": cache_folder(), "data": data_folder(data_dir), "runs": runs_folder(runs)}
-    facts: dict[str, Any] = {
-        "continua": _version(),
+    facts: Json = {
+        "continua": version("continua"),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()}",
         **machine_facts(ask=ask),
@@ -50,19 +49,21 @@ def examined(data_dir: Path | None, runs: Path | None, ask: bool) -> dict[str, A
     return facts | {"will": consequences(facts), "remarks": remarks(facts), "broken": faults(facts)}
 
 
-def one_screen(facts: dict[str, Any]) -> str:
+def one_screen(facts: Json) -> str:
     """One screen of text."""
     from continua.report import size_text
 
     build, cores, memory = facts["torch"], facts["cores"], facts["memory"]
     parts = [name for name in ("mkldnn", "mkl", "openmp") if build[name]]
     sizes = [f"{size_text(memory[name])} {word}" for name, word in MEMORY.items() if memory[name] is not None]
-    folders = facts["folders"].items()
+    folders, inductor = facts["folders"].items(), facts["inductor"]
+    variables = " ".join(f"{name}={value}" for name, value in facts["threads"]["variables"].items())
     rows = {
         "continua": f"{facts['continua']}, Python {facts['python']}, {facts['system']}",
         "cpu": f"{facts['cpu']['name']}, {facts['cpu']['architecture']}",
         "features": " ".join(facts["cpu"]["features"]) or "not known",
-        "cores": f"{cores['usable']} of {cores['machine']}, PyTorch uses {facts['threads']['torch']} threads{_variables(facts)}",
+        "cores": f"{cores['usable']} of {cores['machine']}, PyTorch uses {facts['threads']['torch']} threads"
+        + (f" ({variables})" if variables else ""),
         "memory": ", ".join(sizes) or "not known",
         "gpus": ", ".join(f"{card['name']} ({size_text(card['memory'])})" for card in facts["gpus"]) or "none",
         "torch": f"{build['version']}, {build['vectors']}, {' '.join(parts)}, " + (f"CUDA {build['cuda']}" if build["cuda"] else "no CUDA"),
@@ -71,7 +72,7 @@ def one_screen(facts: dict[str, Any]) -> str:
         "float32": facts["float32"] or "not tried",
         **{name: _number_type(state) for name, state in facts["number_types"].items()},
         "compilers": "; ".join(facts["compilers"].values()) or "none",
-        "inductor": _inductor(facts["inductor"]),
+        "inductor": "not tried" if inductor is None else "works" if inductor["works"] else f"does not work ({inductor['reason']})",
         "packages": ", ".join(f"{name} {package['version'] or 'not installed'}" for name, package in facts["packages"].items()),
         "data sets": ", ".join(f"{name}{'' if state == 'yes' else f' ({state})'}" for name, state in facts["data"].items()) or "none",
         "folders": ", ".join(f"{name} {folder['path']}{'' if folder['writable'] else ' (READ ONLY)'}" for name, folder in folders),
@@ -84,28 +85,14 @@ def one_screen(facts: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-MEMORY = {"machine": "in all", "available": "free now", "limit": "allowed here"}
-
-
 def _lines(rows: dict[str, str]) -> list[str]:
     return [f"  {name:<20}{text}" for name, text in rows.items()]
 
 
-def _variables(facts: dict[str, Any]) -> str:
-    said = [f"{name}={value}" for name, value in facts["threads"]["variables"].items()]
-    return f" ({' '.join(said)})" if said else ""
-
-
-def _number_type(state: dict[str, Any] | None) -> str:
+def _number_type(state: Json | None) -> str:
     from continua.machine import Verdict
 
     return "not tried" if state is None else str(Verdict(state["state"], state["reason"], state["limit"] or ""))
-
-
-def _inductor(state: dict[str, Any] | None) -> str:
-    if state is None:
-        return "not tried"
-    return "works" if state["works"] else f"does not work ({state['reason']})"
 
 
 def _data_sets(root: Path) -> dict[str, str]:
@@ -123,12 +110,6 @@ def _short(path: Path) -> str:
         if path.is_relative_to(known):
             return str(Path(name) / path.relative_to(known))
     return str(path)
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("continua")
 
 
 COMMAND = Command(

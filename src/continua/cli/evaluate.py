@@ -5,20 +5,19 @@ from pathlib import Path
 
 from jsonargparse import Namespace
 
-from continua.cli.parsing import Command, Parser, Words
+from continua.cli.commands import Command, Parser, Words
 
 FRACTIONS = ("top1", "top5", "calibration_error")  # shown in per cent
 
 
 def add_evaluate_arguments(parser: Parser, words: Words) -> None:
     parser.add_argument("run", metavar="RUN", type=Path, help="folder of a finished run")
-    parser.add_argument("--data", type=str | None, default=None, help="another data set (else the run's own)")
-    parser.add_argument("--split", type=str | None, default=None, help="which of its splits (else test, or val)")
-    parser.add_argument("--tolerance", type=float | None, default=None, help="rtol and atol of every adaptive solve")
-    parser.add_argument("--batch_size", "--batch-size", type=int | None, default=None, help="images per batch (else the recipe's)")
-    parser.add_argument("--data_dir", "--data-dir", type=Path | None, default=None, help="folder of all data sets")
-    parser.add_argument("--device", type=str, default="auto", help="auto, cpu or cuda")
-    parser.add_argument("--out", type=Path | None, default=None, help="JSON file for the numbers (else in the run's folder)")
+    parser.option("data", str | None, None, "another data set (else the run's own)")
+    parser.option("split", str | None, None, "which of its splits (else test, or val)")
+    parser.option("tolerance", float | None, None, "rtol and atol of every adaptive solve")
+    parser.option("batch_size", int | None, None, "images per batch (else the recipe's)")
+    parser.common("data_dir", "device")
+    parser.option("out", Path | None, None, "JSON file for the numbers (else in the run's folder)")
 
 
 def evaluate_command(options: Namespace) -> None:

@@ -4,17 +4,16 @@ from pathlib import Path
 
 from jsonargparse import Namespace
 
-from continua.cli.parsing import Command, Parser, Words
+from continua.cli.commands import Command, Parser, Words
 from continua.explore import HERE, PORT, serve
 
 
 def add_explore_arguments(parser: Parser, words: Words) -> None:
     parser.add_argument("run", metavar="RUN", type=Path, nargs="*", help="folders of finished runs (else those under --runs, and a demo)")
-    parser.add_argument("--runs", type=Path | None, default=None, help="folder of all runs (else CONTINUA_RUNS, else ./runs)")
-    parser.add_argument("--data_dir", "--data-dir", type=Path | None, default=None, help="folder of all data sets")
-    parser.add_argument("--host", type=str, default=HERE, help="address to listen on; another than this machine's own opens it to others")
-    parser.add_argument("--port", type=int | None, default=None, help=f"port to listen on (else {PORT}, or the next that is free)")
-    parser.add_argument("--no_browser", "--no-browser", action="store_true", help="do not open a browser")
+    parser.common("runs", "data_dir")
+    parser.option("host", str, HERE, "address to listen on; another than this machine's own opens it to others")
+    parser.option("port", int | None, None, f"port to listen on (else {PORT}, or the next that is free)")
+    parser.flag("no_browser", "do not open a browser")
 
 
 def explore_command(options: Namespace) -> None:

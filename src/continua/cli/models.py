@@ -7,16 +7,16 @@ from textwrap import fill
 
 from jsonargparse import Namespace
 
-from continua.cli.parsing import Command, Parser, Words
+from continua.cli.commands import Command, Parser, Words
 from continua.errors import ConfigError
 
 
-def add_models_arguments(models: Parser, words: Words) -> None:
-    models.add_argument("pattern", metavar="PATTERN", type=str, nargs="?", default="*", help="only names like this, e.g. 'dcn*'")
-    models.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
-    models.add_argument("--options", metavar="NAME", type=str | None, default=None, help="show the options of this model and what they do")
-    models.add_argument("--draw", metavar="NAME", type=str | None, default=None, help="write a diagram of this model")
-    models.add_argument("--out", type=Path | None, default=None, help="file of the diagram: .svg, .png or .pdf (default: NAME.svg)")
+def add_models_arguments(parser: Parser, words: Words) -> None:
+    parser.add_argument("pattern", metavar="PATTERN", type=str, nargs="?", default="*", help="only names like this, e.g. 'dcn*'")
+    parser.flag("json", "print a JSON list instead of a table")
+    parser.add_argument("--options", metavar="NAME", type=str | None, default=None, help="show the options of this model and what they do")
+    parser.add_argument("--draw", metavar="NAME", type=str | None, default=None, help="write a diagram of this model")
+    parser.option("out", Path | None, None, "file of the diagram: .svg, .png or .pdf (default: NAME.svg)")
 
 
 def models_command(options: Namespace) -> None:

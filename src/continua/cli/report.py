@@ -4,7 +4,7 @@ from pathlib import Path
 
 from jsonargparse import Namespace
 
-from continua.cli.parsing import Command, Parser, Words
+from continua.cli.commands import Command, Parser, Words
 
 
 def add_report_arguments(parser: Parser, words: Words) -> None:
@@ -16,12 +16,10 @@ def add_report_arguments(parser: Parser, words: Words) -> None:
         default=[],
         help="folders of runs, finished or not; studies such as dcn/table2a or dcn/table2a@smoke, or a paper's name; none: all there is",
     )
-    parser.add_argument("--runs", type=Path | None, default=None, help="folder of all runs (else CONTINUA_RUNS, else ./runs)")
-    parser.add_argument(
-        "--out", type=Path | None, default=None, help="the HTML file (else report.html in the one run's folder, or in that of all runs)"
-    )
-    parser.add_argument("--title", type=str | None, default=None, help="title of the page")
-    parser.add_argument("--files", type=Path | None, default=None, help="also write pictures (PNG, SVG), CSV and Markdown to this folder")
+    parser.common("runs")
+    parser.option("out", Path | None, None, "the HTML file (else report.html in the one run's folder, or in that of all runs)")
+    parser.option("title", str | None, None, "title of the page")
+    parser.option("files", Path | None, None, "also write pictures (PNG, SVG), CSV and Markdown to this folder")
 
 
 def report_command(options: Namespace) -> None:

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from jsonargparse import Namespace
 
-from continua.cli.parsing import Command, Parser, Words
+from continua.cli.commands import Command, Parser, Words
 from continua.errors import ConfigError
 from continua.studies import SCALES
 
@@ -14,20 +14,14 @@ def add_reproduce_arguments(parser: Parser, words: Words) -> None:
     parser.add_argument(
         "study", metavar="ID", type=str, nargs="?", default="", help="a study such as dcn/table2a; a paper's name: all of its"
     )
-    parser.add_argument("--list", action="store_true", help="show all studies with the state of each")
-    parser.add_argument(
-        "--scale", type=Literal[SCALES], default="cpu", help="smoke: seconds; cpu: an hour or so on real images; paper: GPUs"
-    )
-    parser.add_argument("--seeds", type=int | None, default=None, help="runs of each model (else the scale's own number)")
-    parser.add_argument(
-        "--on", type=Literal["here", "local", "slurm"], default="here", help="train in this process, in several, on a cluster"
-    )
-    parser.add_argument("--jobs", type=int | None, default=None, help="with --on local: runs at a time (else one per core)")
-    parser.add_argument("--runs", type=Path | None, default=None, help="folder of all runs (else CONTINUA_RUNS, else ./runs)")
-    parser.add_argument("--data-dir", type=Path | None, default=None, help="folder of all data sets (else CONTINUA_DATA, else the cache)")
-    parser.add_argument("--device", type=str, default="auto", help="auto, cpu or cuda")
-    parser.add_argument("--threads", type=int | None, default=None, help="threads of each run (else the scale's own number)")
-    parser.add_argument("--keep", type=Path | None, default=None, help="also put the entry and the runs' small files under this folder")
+    parser.flag("list", "show all studies with the state of each")
+    parser.option("scale", Literal[SCALES], "cpu", "smoke: seconds; cpu: an hour or so on real images; paper: GPUs")
+    parser.option("seeds", int | None, None, "runs of each model (else the scale's own number)")
+    parser.option("on", Literal["here", "local", "slurm"], "here", "train in this process, in several, on a cluster")
+    parser.option("jobs", int | None, None, "with --on local: runs at a time (else one per core)")
+    parser.common("runs", "data_dir", "device")
+    parser.option("threads", int | None, None, "threads of each run (else the scale's own number)")
+    parser.option("keep", Path | None, None, "also put the entry and the runs' small files under this folder")
 
 
 def reproduce_command(options: Namespace) -> None:

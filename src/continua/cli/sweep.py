@@ -1,14 +1,14 @@
 """`continua sweep FILE`: options in, a table and a line on how to go on out."""
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from jsonargparse import Namespace
 
-from continua.cli.parsing import Command, Parser, Words
+from continua.cli.commands import Command, Parser, Words
 from continua.errors import ConfigError, ContinuaError
+from continua.machine import usable_cores
 
 if TYPE_CHECKING:
     from continua.train import Executor, Outcome, RunOptions, Sweep
@@ -16,15 +16,13 @@ if TYPE_CHECKING:
 
 def add_sweep_arguments(parser: Parser, words: Words) -> None:
     parser.add_argument("file", metavar="FILE", type=Path, help="the sweep: a YAML file with recipes, models, data, per_class, seeds, …")
-    parser.add_argument("--on", type=Literal["local", "slurm"], default="local", help="processes here, or jobs on a Slurm cluster")
-    parser.add_argument("--runs", type=Path | None, default=None, help="folder of all runs (else CONTINUA_RUNS, else ./runs)")
-    parser.add_argument("--jobs", type=int | None, default=None, help="cells at a time (local: 1; slurm: as many as the cluster takes)")
-    parser.add_argument("--threads", type=int | None, default=None, help="threads of each cell (local: cores / jobs; slurm: cpus_per_task)")
-    parser.add_argument("--device", type=str, default="auto", help="auto, cpu or cuda")
-    parser.add_argument("--data-dir", type=Path | None, default=None, help="folder of all data sets (else CONTINUA_DATA, else the cache)")
-    parser.add_argument("--checkpoint-minutes", type=float, default=5.0, help="within long epochs, save this often")
-    parser.add_argument("--status", action="store_true", help="only show how all cells are")
-    parser.add_argument("--cancel", action="store_true", help="have the sweep's jobs on the cluster save and stop")
+    parser.option("on", Literal["local", "slurm"], "local", "processes here, or jobs on a Slurm cluster")
+    parser.common("runs")
+    parser.option("jobs", int | None, None, "cells at a time (local: 1; slurm: as many as the cluster takes)")
+    parser.option("threads", int | None, None, "threads of each cell (local: cores / jobs; slurm: cpus_per_task)")
+    parser.common("device", "data_dir", "checkpoint_minutes")
+    parser.flag("status", "only show how all cells are")
+    parser.flag("cancel", "have the sweep's jobs on the cluster save and stop")
 
 
 def sweep_command(options: Namespace) -> None:
@@ -61,8 +59,7 @@ def _run_options(options: Namespace, sweep: "Sweep") -> "RunOptions":
 
     threads = options.threads
     if threads is None:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        threads = max(1, cores // (_jobs(options) or 1)) if options.on == "local" else int(sweep.slurm.get("cpus_per_task", 1))
+        threads = max(1, usable_cores() // (_jobs(options) or 1)) if options.on == "local" else int(sweep.slurm.get("cpus_per_task", 1))
     data = options.data_dir.absolute() if options.data_dir is not None else None
     return RunOptions(data, options.device, threads, progress="lines", checkpoint_minutes=options.checkpoint_minutes)
 
@@ -94,13 +91,8 @@ def _show(sweep: "Sweep") -> None:
     from continua.train import read_statuses, show_results, show_status
 
     statuses = read_statuses(sweep)
-    there = [status for status in statuses if status.on == "slurm" and status.job is not None and status.state != "done"]
-    if there and shutil.which("squeue"):
-        states = _executor(sweep, "slurm").states([str(status.job) for status in there])
-        for status in there:
-            now = states[str(status.job)]
-            if now.kind != "ended":
-                status.state, status.said = now.kind, now.said
+    if shutil.which("squeue") and any(status.on == "slurm" and status.job and status.state != "done" for status in statuses):
+        statuses = read_statuses(sweep, _executor(sweep, "slurm"))
     show_status(statuses, sweep.name)
     show_results(sweep, statuses)
 

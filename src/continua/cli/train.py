@@ -3,54 +3,47 @@
 import json
 import os
 from argparse import SUPPRESS
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from jsonargparse import Namespace
 
-from continua.cli.parsing import Command, Parser, Words, spellings, underscored
+from continua.cli.commands import Command, Parser, Words, spellings
 from continua.errors import ConfigError
+from continua.files import Json
 from continua.runs import FREE, Recipe, load_recipe, merged, parse_value, recipe_fields, recipe_names, write_yaml
-
-HOW: dict[str, tuple[Any, Any, str]] = {
-    "recipe": (str | None, None, "a recipe by name, or the path of a YAML file"),
-    "resume": (Path | None, None, "go on with this run where it was stopped"),
-    "out": (Path | None, None, "folder of the run (else one named after the recipe, under --runs)"),
-    "runs": (Path | None, None, "folder of all runs (else CONTINUA_RUNS, else ./runs)"),
-    "data_dir": (Path | None, None, "folder of all data sets (else CONTINUA_DATA, else the user's cache)"),
-    "device": (str, "auto", "auto, cpu or cuda"),
-    "threads": (int | None, None, "processor threads; a run is repeatable bit for bit at the same number"),
-    "progress": (str, "auto", "auto, bar, lines or off"),
-    "checkpoint_minutes": (float, 5.0, "within long epochs, save this often"),
-    "rank_timeout": (float, 600.0, "seconds after which a rank gives up waiting for another one"),
-}
-FLAGS = {"print_config": "print the resolved recipe and stop", "tensorboard": "write TensorBoard files too"}
-RUN_ONLY = ("data_dir", "device", "threads", "progress", "checkpoint_minutes", "rank_timeout", "tensorboard")
 
 
 def add_train_arguments(parser: Parser, words: Words) -> None:
     """Options that say how to run, then every field of the recipe under its own name."""
-    for name, (kind, default, text) in HOW.items():
-        more = f": {', '.join(recipe_names())}" if name == "recipe" else ""
-        parser.add_argument(*spellings(name), type=kind, default=default, help=text + more)
-    for name, text in FLAGS.items():
-        parser.add_argument(*spellings(name), action="store_true", help=text)
+    parser.option("recipe", str | None, None, f"a recipe by name, or the path of a YAML file: {', '.join(recipe_names())}")
+    parser.option("resume", Path | None, None, "go on with this run where it was stopped")
+    parser.option("out", Path | None, None, "folder of the run (else one named after the recipe, under --runs)")
+    parser.common("runs", "data_dir", "device")
+    parser.option("threads", int | None, None, "processor threads; a run is repeatable bit for bit at the same number")
+    parser.option("progress", str, "auto", "auto, bar, lines or off")
+    parser.common("checkpoint_minutes")
+    parser.option("rank_timeout", float, 600.0, "seconds after which a rank gives up waiting for another one")
+    parser.flag("print_config", "print the resolved recipe and stop")
+    parser.flag("tensorboard", "write TensorBoard files too")
     group = parser.add_argument_group("fields of the recipe [where it is silent]; another number of epochs stretches the schedule with it")
     for name, kind in recipe_fields():
-        kind = dict[str, Any] | None if name.endswith("resized_crop") else kind
+        kind = Json | None if name.endswith("resized_crop") else kind
         group.add_argument(*spellings(name), type=kind, default=SUPPRESS, help=_help(name))
 
 
 def gather_free_options(words: Words) -> Words:
     """`--model_options.solver.rtol 1e-4 --model-options.channels "[8, 16]"` as one option that holds both."""
-    rest, free, waiting = [], {}, map(underscored, words)
+    rest, free, waiting = [], {}, iter(words)
     for word in waiting:
-        name, equals, value = word[2:].partition("=")
+        name, equals, value = word.partition("=")
+        name = name.removeprefix("--").replace("-", "_")
         if word.startswith("--") and name.split(".")[0] in FREE:
             value = parse_value(value if equals else next(waiting, ""), name)
             free = merged(free, {name: value})
         else:
-            rest.append(word)
+            rest.append(f"--{name}{equals}{value}" if word.startswith("--") else word)
     return rest + [f"--{name}={json.dumps(value)}" for name, value in free.items()]
 
 
@@ -60,7 +53,7 @@ def train_command(options: Namespace) -> None:
     from continua.train import Interrupted, RunOptions, resume, train
 
     given = options.as_dict()
-    how = RunOptions(**{name: given.pop(name) for name in RUN_ONLY})
+    how = RunOptions(**{item.name: given.pop(item.name) for item in fields(RunOptions)})
     asked = {name: given.pop(name) for name in ("recipe", "resume", "out", "runs", "print_config")}
     given.pop("debug", None)
     if (asked["recipe"] is None) == (asked["resume"] is None):
@@ -86,7 +79,7 @@ def train_command(options: Namespace) -> None:
         _say(run.folder, run.result or {})
 
 
-def _say(folder: Path, result: dict[str, Any]) -> None:
+def _say(folder: Path, result: Json) -> None:
     if "test_accuracy" in result:
         quality = f"test accuracy {result['test_accuracy']:.2%}"
     else:

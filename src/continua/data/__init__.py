@@ -1,17 +1,15 @@
 """Data sets by name, `load("cifar10", per_class=52)`, and batches of them: in memory as uint8 tensors, or read from folders of images."""
 
 from continua.data.augment import Augmentation
-from continua.data.catalogue import CATALOGUE, catalogue_entry, folder_size, load
-from continua.data.check import check_data, data_presence
+from continua.data.catalogue import CATALOGUE, catalogue_entry, check_data, data_presence, folder_size, load
 from continua.data.crop import ResizedCrop
 from continua.data.dataset import DataSet, MemorySplit, Split
-from continua.data.draws import permutation
+from continua.data.draws import hold_out, permutation, take_per_class
 from continua.data.fetch import Patience, fetch_data
 from continua.data.files import Advance, data_folder, progress_bar
 from continua.data.image_folder import IMAGE_FORMATS, ImageFolder, load_image_folder, to_rgb
 from continua.data.loader import Batch, Loader
 from continua.data.sources import REMOTES
-from continua.data.subset import hold_out, take_per_class
 
 __all__ = [
     "CATALOGUE",

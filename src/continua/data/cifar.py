@@ -3,14 +3,14 @@
 Both hold the same images in the same order: planes of red, green and blue, 32×32 each, row by row.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from continua.data.dataset import DataSet, MemorySplit, checked_labels, chosen_splits
+from continua.data.dataset import DataSet, MemorySplit, OfficialSet, checked_labels
 from continua.data.files import read, read_lines
 from continua.data.pickles import read_pickle
 from continua.errors import DataError
@@ -20,13 +20,12 @@ PIXELS = 3 * 32 * 32
 
 @dataclass(frozen=True)
 class Layout:
-    """One way the set is stored: the folder, the files of each split, the file with the class names."""
+    """One way the set is stored: the files of each split, the file with the class names."""
 
-    folder: str
     files: Mapping[str, tuple[str, ...]]
     names: str
-    names_key: str | None  # the key in the pickle; None: a text file with one name per line
-    label_key: str | None  # the key in the pickle; None: the last of `label_bytes` before the pixels
+    names_key: str | None = None  # the key in the pickle; None: a text file with one name per line
+    label_key: str | None = None  # the key in the pickle; None: the last of `label_bytes` before the pixels
     label_bytes: int = 1
 
     def all_files(self) -> list[str]:
@@ -34,38 +33,23 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Cifar:
-    """One of the two sets. `counts` says how many images of each class every split has."""
+class Cifar(OfficialSet):
+    """One of the two sets."""
 
-    name: str
-    counts: Mapping[str, tuple[int, ...]]
-    layouts: tuple[Layout, ...]
-    shape: tuple[int, int, int] = (3, 32, 32)
-
-    def locate(self, root: Path) -> Path | None:
-        """The folder of the first layout that is whole, else of the first that is there at all."""
-        there = [layout for layout in self.layouts if (root / layout.folder).is_dir()]
-        whole = [layout for layout in there if not self.missing(root / layout.folder)]
-        return next((root / layout.folder for layout in [*whole, *there]), None)
-
-    def missing(self, folder: Path) -> list[str]:
-        return [file for file in self._layout(folder).all_files() if not (folder / file).is_file()]
+    layouts: tuple[Layout, ...]  # one for each of the folders
 
     def official_files(self, folder: Path) -> Iterator[Path]:
         return (folder / file for file in self._layout(folder).all_files())
 
-    def load(self, root: Path, remedy: str, splits: Iterable[str] | None = None) -> DataSet:
-        folder = self.locate(root)
-        if folder is None:
-            looked = " or ".join(str(root / layout.folder) for layout in self.layouts)
-            raise DataError(f"{self.name} is not at {looked}; {remedy}")
+    def read(self, folder: Path, splits: Sequence[str] | None, remedy: str) -> DataSet:
         layout = self._layout(folder)
-        wanted = chosen_splits(self.name, splits, tuple(self.counts))
         classes = self._class_names(layout, folder, remedy)
-        return DataSet(self.name, classes, {split: self._split(layout, folder, split, remedy) for split in wanted})
+        return DataSet(
+            self.name, classes, {split: self._split(layout, folder, split, remedy) for split in (self.counts if splits is None else splits)}
+        )
 
     def _layout(self, folder: Path) -> Layout:
-        return next(layout for layout in self.layouts if layout.folder == folder.name)
+        return self.layouts[self.folders.index(folder.name)]
 
     def _class_names(self, layout: Layout, folder: Path, remedy: str) -> tuple[str, ...]:
         path, expected = folder / layout.names, len(self.counts["train"])
@@ -107,23 +91,21 @@ _BATCHES = tuple(f"data_batch_{i}" for i in range(1, 6))
 CIFAR10 = Cifar(
     name="cifar10",
     counts={"train": (5000,) * 10, "test": (1000,) * 10},
+    folders=("cifar-10-batches-py", "cifar-10-batches-bin"),
+    shape=(3, 32, 32),
     layouts=(
-        Layout("cifar-10-batches-py", {"train": _BATCHES, "test": ("test_batch",)}, "batches.meta", "label_names", "labels"),
-        Layout(
-            "cifar-10-batches-bin",
-            {"train": tuple(f"{batch}.bin" for batch in _BATCHES), "test": ("test_batch.bin",)},
-            "batches.meta.txt",
-            None,
-            None,
-        ),
+        Layout({"train": _BATCHES, "test": ("test_batch",)}, "batches.meta", "label_names", "labels"),
+        Layout({"train": tuple(f"{batch}.bin" for batch in _BATCHES), "test": ("test_batch.bin",)}, "batches.meta.txt"),
     ),
 )
 
 CIFAR100 = Cifar(
     name="cifar100",
     counts={"train": (500,) * 100, "test": (100,) * 100},
+    folders=("cifar-100-python", "cifar-100-binary"),
+    shape=(3, 32, 32),
     layouts=(
-        Layout("cifar-100-python", {"train": ("train",), "test": ("test",)}, "meta", "fine_label_names", "fine_labels"),
-        Layout("cifar-100-binary", {"train": ("train.bin",), "test": ("test.bin",)}, "fine_label_names.txt", None, None, label_bytes=2),
+        Layout({"train": ("train",), "test": ("test",)}, "meta", "fine_label_names", "fine_labels"),
+        Layout({"train": ("train.bin",), "test": ("test.bin",)}, "fine_label_names.txt", label_bytes=2),
     ),
 )

@@ -1,6 +1,7 @@
-"""What a data set is: named splits of images with labels, and the names of the classes."""
+"""What a data set is: named splits of images with labels, and the names of the classes; and what every official set is."""
 
-from collections.abc import Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, Self
@@ -50,10 +51,7 @@ class MemorySplit:
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """A named set: `splits["train"]`, `splits["test"]` and, where the official set has one, `splits["val"]`.
-
-    `absent` says, for an official split that is not here, why not.
-    """
+    """A named set with its splits, by "train", "test", "val"; `absent` says, for an official split that is not here, why not."""
 
     name: str
     classes: tuple[str, ...]
@@ -66,6 +64,50 @@ class DataSet:
         if split not in self.splits:
             raise unknown_name(f"split of {self.name}", split, self.splits, error=DataError)
         return self.splits[split]
+
+
+@dataclass(frozen=True)
+class OfficialSet(ABC):
+    """A data set the catalogue knows: what it should contain, where it is and how to read it."""
+
+    name: str
+    counts: Mapping[str, tuple[int, ...]]  # images of each class, for every split
+    folders: tuple[str, ...]  # where it may lie below the folder of all sets: the usual place first
+    shape: tuple[int, int, int]
+
+    def locate(self, root: Path) -> Path | None:
+        """The first of its folders that is whole, else the first that is there at all."""
+        there = [root / folder for folder in self.folders if self.is_there(root / folder)]
+        return next((folder for folder in there if not self.missing(folder)), there[0] if there else None)
+
+    def folder_below(self, root: Path, remedy: str) -> Path:
+        """The same, or an error that says where it was looked for."""
+        folder = self.locate(root)
+        if folder is None:
+            raise DataError(f"{self.name} is not at {' or '.join(str(root / name) for name in self.folders)}; {remedy}")
+        return folder
+
+    def is_there(self, folder: Path) -> bool:
+        """Whether a folder is that of the set, whole or not."""
+        return folder.is_dir()
+
+    def missing(self, folder: Path) -> list[str]:
+        """What should be in that folder and is not."""
+        return [path.name for path in self.official_files(folder) if not path.is_file()]
+
+    @abstractmethod
+    def official_files(self, folder: Path) -> Iterator[Path]:
+        """The files that can be compared with a published checksum."""
+
+    @abstractmethod
+    def read(self, folder: Path, splits: Sequence[str] | None, remedy: str) -> DataSet:
+        """These splits (None: all that are there) from the folder."""
+
+    def load(self, root: Path, remedy: str, splits: Iterable[str] | None = None) -> DataSet:
+        """Read it. `remedy` ends every error message: what the reader can do about it."""
+        return self.read(
+            self.folder_below(root, remedy), None if splits is None else chosen_splits(self.name, splits, tuple(self.counts)), remedy
+        )
 
 
 def chosen_splits(name: str, wanted: Iterable[str] | None, known: Sequence[str]) -> tuple[str, ...]:

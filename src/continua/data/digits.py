@@ -6,7 +6,7 @@ exactly, so every machine gets the same bytes. One fifth of each digit, drawn by
 its own.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,21 +15,13 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
-from continua.data.dataset import DataSet, MemorySplit, chosen_splits
-from continua.data.subset import stratified
+from continua.data.dataset import DataSet, MemorySplit, OfficialSet
+from continua.data.draws import stratified
 
 
 @dataclass(frozen=True)
-class Digits:
+class Digits(OfficialSet):
     """The digits at one size."""
-
-    name: str
-    size: int
-    counts: Mapping[str, tuple[int, ...]]
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        return (1, self.size, self.size)
 
     def locate(self, root: Path) -> Path | None:
         """Where scikit-learn is installed, whatever `root` is."""
@@ -38,22 +30,20 @@ class Digits:
         spec = find_spec("sklearn")
         return Path(spec.origin).parent / "datasets" / "data" if spec and spec.origin else None
 
-    def missing(self, folder: Path) -> list[str]:
-        return [path.name for path in self.official_files(folder) if not path.is_file()]
-
     def official_files(self, folder: Path) -> Iterator[Path]:
         yield folder / "digits.csv.gz"
 
-    def load(self, root: Path, remedy: str, splits: Iterable[str] | None = None) -> DataSet:
+    def read(self, folder: Path, splits: Sequence[str] | None, remedy: str) -> DataSet:
         from sklearn.datasets import load_digits
 
-        wanted = chosen_splits(self.name, splits, tuple(self.counts))
         bunch: Any = load_digits()
         labels = torch.from_numpy(bunch.target).to(torch.int64)
-        whole = MemorySplit(resized(torch.from_numpy(bunch.images), self.size), labels)
+        whole = MemorySplit(resized(torch.from_numpy(bunch.images), self.shape[-1]), labels)
         train, test = stratified(labels, 0.2, seed=0)
         indices = {"train": train, "test": test}
-        return DataSet(self.name, tuple("0123456789"), {split: whole.select(indices[split]) for split in wanted})
+        return DataSet(
+            self.name, tuple("0123456789"), {split: whole.select(indices[split]) for split in (self.counts if splits is None else splits)}
+        )
 
 
 def resized(grey: Tensor, size: int) -> UInt8[Tensor, "n 1 size size"]:
@@ -68,6 +58,6 @@ _COUNTS = {
     "train": (142, 146, 142, 146, 145, 146, 145, 143, 139, 144),
     "test": (36, 36, 35, 37, 36, 36, 36, 36, 35, 36),
 }
-DIGITS = Digits("digits", 8, _COUNTS)
-DIGITS16 = Digits("digits16", 16, _COUNTS)
-DIGITS32 = Digits("digits32", 32, _COUNTS)
+DIGITS = Digits("digits", _COUNTS, (), (1, 8, 8))
+DIGITS16 = Digits("digits16", _COUNTS, (), (1, 16, 16))
+DIGITS32 = Digits("digits32", _COUNTS, (), (1, 32, 32))

@@ -1,8 +1,8 @@
-"""Random numbers that are a function of what they are for, not of when they are asked for.
+"""Random numbers that are a function of what they are for, not of when they are asked for; and what is drawn with them: subsets, hold-outs.
 
 A draw belongs to (seed, epoch, stream, sample index) and is a hash of these four numbers (the finaliser of
 SplitMix64: Steele, Lea & Flood 2014). So no batch size, worker, rank or restart can change it, and as the hash is
-written in 64-bit integer operations, every device gives the same bits.
+written in 64-bit integer operations, every device gives the same bits, with every version of every library.
 """
 
 import math
@@ -10,11 +10,16 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeVar
 
+import numpy as np
 import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor
 
+from continua.data.dataset import Split
+from continua.errors import ConfigError
+
 Word = TypeVar("Word", int, Tensor)
+S = TypeVar("S", bound=Split)
 
 _GOLDEN = 0x9E3779B97F4A7C15 - 2**64  # 2^64 / golden ratio, as a signed word: SplitMix64's increment
 _LANE = 0xD1342543DE82EF95 - 2**64  # another odd number, so that no (sample, lane) meets another one
@@ -50,10 +55,7 @@ class Draws:
 
     def bits(self, stream: Stream, lanes: int = 1) -> Int64[Tensor, "n lanes"]:
         """64 random bits per sample and lane."""
-        key = 0
-        for word in (self.seed, self.epoch, int(stream)):
-            key = _mix(_signed(key + word + _GOLDEN))
-        samples = self.indices[:, None] * _GOLDEN + key
+        samples = self.indices[:, None] * _GOLDEN + _key(self.seed, self.epoch, stream)
         if lanes > 1:
             samples = samples + torch.arange(lanes, device=samples.device) * _LANE
         return _mix(samples)
@@ -82,6 +84,14 @@ def permutation(n: int, seed: int, epoch: int) -> Int64[Tensor, "n"]:
     return torch.argsort(bits, stable=True)
 
 
+def _key(*words: int) -> int:
+    """One word of several: SplitMix64 of the words so far plus the next."""
+    key = 0
+    for word in words:
+        key = _mix(_signed(key + word + _GOLDEN))
+    return key
+
+
 def _mix(z: Word) -> Word:
     z = _times(z ^ _shift_right(z, 30), _FIRST)
     z = _times(z ^ _shift_right(z, 27), _SECOND)
@@ -99,3 +109,63 @@ def _shift_right(z: Word, bits: int) -> Word:
 
 def _signed(z: int) -> int:
     return (z + 2**63) % 2**64 - 2**63
+
+
+# --- balanced subsets and hold-outs ---------------------------------------------------------------------------------------
+#
+# Images are put in the order of the unsigned keys SplitMix64(SplitMix64(SplitMix64(seed) + purpose) + index), equal keys by index. A subset
+# takes the first `per_class` images of each class in that order, so of one seed the smaller subset is part of the larger.
+
+SUBSET, HOLDOUT = 1, 2  # purposes: a hold-out must not be the images that the subset took first
+
+
+def take_per_class(split: S, per_class: int, seed: int = 0, classes: tuple[str, ...] = ()) -> S:
+    """`per_class` images of every class, without replacement, in the order they have in the split."""
+    if per_class < 1:
+        raise ConfigError(f"per_class is {per_class}, expected at least 1")
+    labels = split.labels.numpy()
+    counts = np.bincount(labels, minlength=len(classes))
+    scarce = int(counts.argmin())
+    if counts[scarce] < per_class:
+        name = classes[scarce] if classes else scarce
+        raise ConfigError(f"per_class={per_class}, but class {name} has {counts[scarce]} images; ask for at most that many")
+    rank = _rank_in_class(labels, _keys(len(labels), seed, SUBSET))
+    return split.select(torch.from_numpy(np.flatnonzero(rank < per_class)))
+
+
+def hold_out(split: S, fraction: float, seed: int = 0) -> tuple[S, S]:
+    """(kept, held): `fraction` of the images held out, of each class its share; remainders are shared out so that the total is right."""
+    if not 0 < fraction < 1:
+        raise ConfigError(f"holdout is {fraction}, expected a fraction between 0 and 1")
+    kept, held = stratified(split.labels, fraction, seed)
+    return split.select(kept), split.select(held)
+
+
+def stratified(labels: Int64[Tensor, "n"], fraction: float, seed: int) -> tuple[Int64[Tensor, "kept"], Int64[Tensor, "held"]]:
+    """The indices kept and held out, each in increasing order."""
+    array = labels.numpy()
+    counts = np.bincount(array)
+    total = int(np.floor(fraction * len(array) + 0.5))
+    quota = np.floor(fraction * counts).astype(np.int64)
+    remainder = fraction * counts - quota
+    order = np.lexsort((_keys(len(counts), seed, HOLDOUT), -remainder.round(9)))  # round: 0.1 · 30 is not quite 3
+    quota[order[: max(0, total - int(quota.sum()))]] += 1
+    if total == 0:
+        raise ConfigError(f"holdout={fraction} of {len(array)} images is none; ask for a larger fraction or more images")
+    if ((quota >= counts) & (counts > 0)).any():
+        raise ConfigError(f"holdout={fraction} leaves a class without training images ({len(array)} images in all); ask for less")
+    held = _rank_in_class(array, _keys(len(array), seed, HOLDOUT)) < quota[array]
+    return torch.from_numpy(np.flatnonzero(~held)), torch.from_numpy(np.flatnonzero(held))
+
+
+def _rank_in_class(labels: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """For each image, how many images of its class come before it in the order of the keys."""
+    order = np.lexsort((np.arange(len(labels)), keys, labels))
+    first_of_class = np.searchsorted(labels[order], labels[order])
+    rank = np.empty(len(labels), dtype=np.int64)
+    rank[order] = np.arange(len(labels)) - first_of_class
+    return rank
+
+
+def _keys(count: int, seed: int, purpose: int) -> np.ndarray:
+    return _mix(torch.arange(count) + _signed(_key(seed, purpose) + _GOLDEN)).numpy().view(np.uint64)

@@ -1,17 +1,22 @@
-"""Downloading: mirrors in order, resumed where it stopped, and nothing under its final name before its checksum holds."""
+"""Downloading: mirrors in order, resumed where it stopped, and nothing under its final name before its checksum holds; then unpacking."""
 
-import hashlib
 import http.client
+import shutil
 import ssl
+import stat
+import tarfile
+import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import IO
 
-from continua.data.archive import unpack
-from continua.data.files import Advance, progress_bar
+from continua.data.files import Advance, md5_of, progress_bar
 from continua.data.sources import Remote
 from continua.errors import DataError
 
@@ -36,10 +41,7 @@ class _GiveUp(Exception):
 
 
 def fetch_data(remotes: Sequence[Remote], root: Path, mirrors: Sequence[str] = (), patience: Patience | None = None) -> list[Path]:
-    """Download each file below `root` and unpack archives; what is there already is verified, not downloaded again.
-
-    `mirrors` are base addresses tried before the official ones.
-    """
+    """Download each file below `root`, from `mirrors` first, and unpack archives; what is there already is verified, not fetched again."""
     made = []
     root.mkdir(parents=True, exist_ok=True)
     for remote in remotes:
@@ -109,7 +111,8 @@ def _transfer(address: str, remote: Remote, part: Path, timeout: float) -> None:
     headers = {"User-Agent": "continua", "Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
     try:
         with urllib.request.urlopen(urllib.request.Request(address, headers=headers), timeout=timeout) as response:
-            if start and not _continues(response, start):
+            goes_on = response.status == 206 and (response.headers["Content-Range"] or "").startswith(f"bytes {start}-")
+            if start and not goes_on:
                 start = 0  # the server sends the whole file whatever we ask for
             total = start + int(response.headers["Content-Length"]) if response.headers["Content-Length"] else remote.size
             if remote.size is not None and total != remote.size:
@@ -123,7 +126,9 @@ def _transfer(address: str, remote: Remote, part: Path, timeout: float) -> None:
                 raise _GiveUp(f"sent {arrived:,} bytes, expected {total:,}")
     except urllib.error.HTTPError as error:
         if error.code == 416 and start:  # "range not satisfiable": our part is not a beginning of this file, or all of it
-            _start_over_unless_whole(part, remote)
+            if _md5(part) != remote.md5:
+                part.unlink()
+                raise _TryAgain("the part kept from an earlier attempt does not fit") from None
         elif error.code >= 500 or error.code == 429:
             raise _TryAgain(f"HTTP {error.code} {error.reason}") from None
         else:
@@ -136,16 +141,6 @@ def _transfer(address: str, remote: Remote, part: Path, timeout: float) -> None:
         raise _TryAgain(f"the connection broke ({type(error).__name__})") from None
     except ValueError as error:
         raise _GiveUp(f"not a usable address or answer ({error})") from None
-
-
-def _continues(response: http.client.HTTPResponse, start: int) -> bool:
-    return response.status == 206 and (response.headers["Content-Range"] or "").startswith(f"bytes {start}-")
-
-
-def _start_over_unless_whole(part: Path, remote: Remote) -> None:
-    if _md5(part) != remote.md5:
-        part.unlink()
-        raise _TryAgain("the part kept from an earlier attempt does not fit")
 
 
 def _append(response: http.client.HTTPResponse, part: Path, start: int, total: int | None, advance: Advance) -> int:
@@ -162,4 +157,74 @@ def _append(response: http.client.HTTPResponse, part: Path, start: int, total: i
 
 def _md5(path: Path) -> str:
     with path.open("rb") as stream:
-        return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+        return md5_of(stream)
+
+
+# --- unpacking: only plain files and folders, only below the one folder expected, all of it or nothing
+
+
+@dataclass(frozen=True)
+class _Member:
+    name: str
+    kind: str  # "file", "folder", or what else it is
+    open: Callable[[], IO[bytes] | None]
+
+
+def unpack(archive: Path, root: Path, folder: str) -> Path:
+    """Unpack `archive`, which must hold one folder named `folder`, to root/folder.
+
+    Every member is judged before the first is written. All is written to a temporary folder that is renamed at the end, so
+    root/folder is either whole or not there.
+    """
+    target = root / folder
+    if target.exists():
+        raise DataError(f"{target} exists already; move it away to unpack {archive.name} there")
+    try:
+        with zipfile.ZipFile(archive) if archive.suffix == ".zip" else tarfile.open(archive, "r:gz") as pack:
+            members = list(_members(pack))
+            for member in members:
+                _judge(member, archive, folder)
+            with tempfile.TemporaryDirectory(prefix=f".{folder}.", dir=root) as temporary:
+                with progress_bar(f"unpacking {archive.name}", len(members)) as advance:
+                    for member in members:
+                        _write(member, Path(temporary) / member.name)
+                        advance(1)
+                if not (Path(temporary) / folder).is_dir():
+                    raise DataError(f"{archive} does not hold a folder {folder}; it is not the official archive")
+                (Path(temporary) / folder).rename(target)
+    except DataError:
+        raise
+    except Exception as error:  # each archive format and compression has its own errors for damage
+        raise DataError(f"{archive} cannot be unpacked ({error}); delete it and fetch again") from None
+    return target
+
+
+def _members(pack: tarfile.TarFile | zipfile.ZipFile) -> Iterator[_Member]:
+    if isinstance(pack, tarfile.TarFile):
+        for entry in pack:
+            kind = "file" if entry.isreg() else "folder" if entry.isdir() else "link" if entry.issym() or entry.islnk() else "device"
+            yield _Member(entry.name, kind, partial(pack.extractfile, entry))
+    else:
+        for entry in pack.infolist():
+            mode = entry.external_attr >> 16
+            plain = stat.S_IFMT(mode) in (0, stat.S_IFREG, stat.S_IFDIR)
+            kind = ("folder" if entry.is_dir() else "file") if plain else "link" if stat.S_ISLNK(mode) else "device"
+            yield _Member(entry.filename, kind, partial(pack.open, entry))
+
+
+def _judge(member: _Member, archive: Path, folder: str) -> None:
+    path = PurePosixPath(member.name)
+    if path.is_absolute() or ".." in path.parts or "\\" in member.name or ":" in member.name or path.parts[:1] != (folder,):
+        raise DataError(f"{archive} holds {member.name!r}, which is not below {folder}/: refused, nothing was unpacked")
+    if member.kind not in ("file", "folder"):
+        raise DataError(
+            f"{archive} holds the {member.kind} {member.name!r}, expected only files and folders: refused, nothing was unpacked"
+        )
+
+
+def _write(member: _Member, target: Path) -> None:
+    folder = target if member.kind == "folder" else target.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    if member.kind == "file" and (source := member.open()) is not None:
+        with source, target.open("xb") as copy:
+            shutil.copyfileobj(source, copy, 1 << 20)

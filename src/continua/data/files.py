@@ -6,22 +6,17 @@ import os
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BufferedIOBase
 from pathlib import Path
-from typing import BinaryIO, cast
 
 from continua.errors import DataError
-
-CHUNK = 1 << 20
 
 Advance = Callable[[int], None]
 """What a long task calls with the number of units done."""
 
 
 def data_folder(data_dir: str | os.PathLike[str] | None = None) -> Path:
-    """The folder that holds all data sets, each in its official sub-folder: the one asked for, else `CONTINUA_DATA`, else the user's cache.
-
-    It need not exist yet.
-    """
+    """The folder of all data sets, there or not: the one asked for, else `CONTINUA_DATA`, else one in the user's cache."""
     if data_dir is not None:
         return Path(data_dir).expanduser()
     if configured := os.environ.get("CONTINUA_DATA"):
@@ -32,10 +27,10 @@ def data_folder(data_dir: str | os.PathLike[str] | None = None) -> Path:
 
 
 @contextmanager
-def opened(path: Path, remedy: str) -> Iterator[BinaryIO]:
+def opened(path: Path, remedy: str) -> Iterator[BufferedIOBase]:
     """The file's contents as a stream, unpacked on the way where its name ends in .gz; trouble becomes a `DataError`."""
     try:
-        with cast(BinaryIO, gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb") as stream:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
             yield stream
     except FileNotFoundError:
         raise DataError(f"{path} is missing; {remedy}") from None
@@ -68,19 +63,23 @@ def read_lines(path: Path, remedy: str) -> list[str]:
 
 def md5(path: Path, remedy: str) -> str:
     """MD5 of the contents; of a .gz, of what it holds, since the same contents can be packed in many ways."""
-    digest = hashlib.md5(usedforsecurity=False)
     with opened(path, remedy) as stream:
-        while chunk := stream.read(CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return md5_of(stream)
+
+
+def md5_of(stream: BufferedIOBase) -> str:
+    """MD5 of what is left of a stream."""
+    return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
+def usable_cores() -> int:
+    """Processor cores this process may use; fewer than the machine's under a cluster's scheduler."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager
 def progress_bar(what: str, total: int | None, *, of_bytes: bool = False, done: int = 0) -> Iterator[Advance]:
-    """A bar on stderr; call the function it gives with the number of items (or bytes) finished since the last call.
-
-    On a terminal it moves; elsewhere one line is left when it is done.
-    """
+    """A bar on stderr, elsewhere than on a terminal one line at the end; call what it gives with the items (or bytes) done since last."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 

@@ -5,14 +5,14 @@ An idx file is a magic number (two zero bytes, the element type, the number of d
 """
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from continua.data.dataset import DataSet, MemorySplit, checked_labels, chosen_splits
+from continua.data.dataset import DataSet, MemorySplit, OfficialSet, checked_labels
 from continua.data.files import opened
 from continua.errors import DataError
 
@@ -44,21 +44,13 @@ def read_idx(path: Path, shape: tuple[int, ...], remedy: str) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Idx:
-    """One of the two sets: 28×28 grey images, ten classes."""
+class Idx(OfficialSet):
+    """One of the two sets; its folders are ours, then where other software and distributions put the same files."""
 
-    name: str
-    folders: tuple[str, ...]  # ours first, then where other software and distributions put the same files
     classes: tuple[str, ...]
-    counts: Mapping[str, tuple[int, ...]]
-    shape: tuple[int, int, int] = (1, 28, 28)
 
-    def locate(self, root: Path) -> Path | None:
-        there = [root / folder for folder in self.folders if len(self.missing(root / folder)) < 4]
-        return next((folder for folder in there if not self.missing(folder)), there[0] if there else None)
-
-    def missing(self, folder: Path) -> list[str]:
-        return [path.name for path in self.official_files(folder) if not path.is_file()]
+    def is_there(self, folder: Path) -> bool:
+        return len(self.missing(folder)) < 4  # of its files; somebody else may have a folder of that name
 
     def official_files(self, folder: Path) -> Iterator[Path]:
         for prefix in PREFIX.values():
@@ -66,13 +58,10 @@ class Idx:
                 plain = folder / f"{prefix}-{kind}-ubyte"
                 yield plain if plain.is_file() else plain.with_name(f"{plain.name}.gz")
 
-    def load(self, root: Path, remedy: str, splits: Iterable[str] | None = None) -> DataSet:
-        folder = self.locate(root)
-        if folder is None:
-            looked = " or ".join(str(root / name) for name in self.folders)
-            raise DataError(f"{self.name} is not at {looked}; {remedy}")
-        wanted = chosen_splits(self.name, splits, tuple(self.counts))
-        return DataSet(self.name, self.classes, {split: self._split(folder, split, remedy) for split in wanted})
+    def read(self, folder: Path, splits: Sequence[str] | None, remedy: str) -> DataSet:
+        return DataSet(
+            self.name, self.classes, {split: self._split(folder, split, remedy) for split in (self.counts if splits is None else splits)}
+        )
 
     def _split(self, folder: Path, split: str, remedy: str) -> MemorySplit:
         count = sum(self.counts[split])
@@ -85,6 +74,7 @@ class Idx:
 MNIST = Idx(
     name="mnist",
     folders=("mnist", "MNIST/raw"),
+    shape=(1, 28, 28),
     classes=tuple("0123456789"),
     counts={
         "train": (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
@@ -95,6 +85,7 @@ MNIST = Idx(
 FASHION_MNIST = Idx(
     name="fashion_mnist",
     folders=("fashion_mnist", "fashion-mnist", "FashionMNIST/raw"),
+    shape=(1, 28, 28),
     classes=("T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"),
     counts={"train": (6000,) * 10, "test": (1000,) * 10},
 )

@@ -1,9 +1,9 @@
 """Batches of a split, epoch by epoch, the same on every machine and for every number of ranks."""
 
-import os
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
+from typing import cast
 
 import torch
 from jaxtyping import Bool, Int64
@@ -13,6 +13,7 @@ from continua.data.augment import Augmentation
 from continua.data.crop import ResizedCrop
 from continua.data.dataset import MemorySplit, Split
 from continua.data.draws import permutation
+from continua.data.files import usable_cores
 from continua.data.image_folder import ImageFolder, UndecodableImage
 from continua.errors import ConfigError, ContinuaWarning, DataError
 
@@ -34,6 +35,7 @@ class Batch:
         return Batch(*(part.to(device, non_blocking=part.is_pinned()) for part in parts))
 
 
+@dataclass(eq=False)
 class Loader:
     """Batches of `batch_size` images, counted over all ranks.
 
@@ -47,44 +49,32 @@ class Loader:
       decoded is black and not `valid`; `skipped` collects the reasons by index, and a warning at the end of the epoch counts them.
     """
 
-    def __init__(
-        self,
-        split: Split,
-        batch_size: int,
-        *,
-        shuffle: bool = False,
-        drop_last: bool = False,
-        seed: int = 0,
-        augmentation: Augmentation | None = None,
-        rank: int = 0,
-        world_size: int = 1,
-        workers: int | None = None,
-        device: torch.device | str | None = None,
-    ) -> None:
-        if not isinstance(split, MemorySplit | ImageFolder):
-            raise ConfigError(f"loader: got a split of type {type(split).__name__}; expected MemorySplit or ImageFolder")
-        if batch_size < 1 or not 0 <= rank < world_size:
+    split: Split
+    batch_size: int
+    _: KW_ONLY
+    shuffle: bool = False
+    drop_last: bool = False
+    seed: int = 0
+    augmentation: Augmentation | None = None
+    rank: int = 0
+    world_size: int = 1
+    workers: int | None = None
+    device: torch.device | str | None = None
+    skipped: dict[int, str] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.split, MemorySplit | ImageFolder):
+            raise ConfigError(f"loader: got a split of type {type(self.split).__name__}; expected MemorySplit or ImageFolder")
+        if self.batch_size < 1 or not 0 <= self.rank < self.world_size:
+            given = f"batch_size {self.batch_size}, rank {self.rank} of {self.world_size}"
+            raise ConfigError(f"loader: {given}; expected batch_size >= 1 and 0 <= rank < world_size")
+        if len(self.split) < (self.batch_size if self.drop_last else 1):
             raise ConfigError(
-                f"loader: batch_size {batch_size}, rank {rank} of {world_size}; expected batch_size >= 1 and 0 <= rank < world_size"
-            )
-        if len(split) < (batch_size if drop_last else 1):
-            raise ConfigError(
-                f"loader: {len(split)} images give no batch of {batch_size} with drop_last={drop_last}; "
+                f"loader: {len(self.split)} images give no batch of {self.batch_size} with drop_last={self.drop_last}; "
                 "use more images, a smaller batch or drop_last=False"
             )
-        if workers is not None and workers < 0:
-            raise ConfigError(f"loader: workers is {workers}; expected 0 (decode in this process) or more")
-        self.split = split
-        self.batch_size = batch_size
-        self.shuffle = shuffle
-        self.drop_last = drop_last
-        self.seed = seed
-        self.augmentation = augmentation
-        self.rank = rank
-        self.world_size = world_size
-        self.workers: int = min(8, _cores()) if workers is None else workers
-        self.device = device
-        self.skipped: dict[int, str] = {}
+        if self.workers is not None and self.workers < 0:
+            raise ConfigError(f"loader: workers is {self.workers}; expected 0 (decode in this process) or more")
 
     def __len__(self) -> int:
         """Batches per epoch, the same on every rank."""
@@ -97,19 +87,16 @@ class Loader:
         shares = self._shares(epoch, start)
         if isinstance(self.split, MemorySplit):
             return (self._from_memory(self.split, epoch, *share) for share in shares)
-        return self._from_files(self.split, epoch, list(shares))
+        return self._from_files(cast(ImageFolder, self.split), epoch, list(shares))
 
     def _shares(self, epoch: int, start: int) -> Iterator[tuple[Int64[Tensor, "n"], Bool[Tensor, "n"]]]:
         """This rank's indices, and which of them count, for each batch from `start` on."""
         n = len(self.split)
         order = permutation(n, self.seed, epoch) if self.shuffle else torch.arange(n)
-        batches = order.split(self.batch_size)[start : len(self)]
-        return map(self._share, batches)
-
-    def _share(self, batch: Int64[Tensor, "b"]) -> tuple[Int64[Tensor, "n"], Bool[Tensor, "n"]]:
-        mine = batch[self.rank :: self.world_size]
-        missing = -(-len(batch) // self.world_size) - len(mine)  # 0 or 1
-        return torch.cat([mine, batch[:missing]]), torch.arange(len(mine) + missing) < len(mine)
+        for batch in order.split(self.batch_size)[start : len(self)]:
+            mine = batch[self.rank :: self.world_size]
+            missing = -(-len(batch) // self.world_size) - len(mine)  # 0 or 1
+            yield torch.cat([mine, batch[:missing]]), torch.arange(len(mine) + missing) < len(mine)
 
     def _from_memory(self, split: MemorySplit, epoch: int, indices: Tensor, valid: Tensor) -> Batch:
         # index_select is ten times faster than split.images[indices] on uint8 images.
@@ -123,7 +110,7 @@ class Loader:
             _Decoder(split, crop, self.seed, epoch),
             batch_size=None,
             sampler=[indices.tolist() for indices, _ in shares],
-            num_workers=self.workers,
+            num_workers=min(8, usable_cores()) if self.workers is None else self.workers,
             generator=torch.Generator(),  # else every epoch would advance PyTorch's global random state
         )
         known = len(self.skipped)
@@ -149,11 +136,6 @@ class Loader:
             return batch
         images = augmentation.apply(batch.images, self.seed, epoch, batch.indices)
         return Batch(images, batch.labels, batch.indices, batch.valid)
-
-
-def _cores() -> int:
-    """Processor cores this process may use; fewer than the machine's under a cluster's scheduler."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Decoder(torch.utils.data.Dataset):

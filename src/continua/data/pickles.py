@@ -127,14 +127,11 @@ def read_pickle(path: Path, remedy: str) -> dict[str, object]:
         stored = _CifarUnpickler(io.BytesIO(contents), encoding="bytes").load()
         if not isinstance(stored, dict):
             raise DataError(f"{path} holds a {type(stored).__name__}, expected a dictionary; {remedy}")
-        return {_text(key): value.numpy() if isinstance(value, _Array) else value for key, value in stored.items()}
+        text = {key: key.decode("latin1") if isinstance(key, bytes) else str(key) for key in stored}
+        return {text[key]: value.numpy() if isinstance(value, _Array) else value for key, value in stored.items()}
     except DataError:
         raise
     except _Refused as refusal:
         raise DataError(f"{path} asks for {refusal}, which no CIFAR file needs: refused, nothing in it was run; {remedy}") from None
     except Exception as error:  # a damaged pickle can fail in as many ways as there are instructions
         raise DataError(f"{path} is truncated or damaged ({type(error).__name__}: {error}); {remedy}") from None
-
-
-def _text(key: object) -> str:
-    return key.decode("latin1") if isinstance(key, bytes) else str(key)

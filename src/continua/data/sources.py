@@ -1,5 +1,5 @@
 """Official addresses, mirrors and MD5 sums. MD5 guards against damage in transit, not against forgery: that is what safe
-unpacking (`archive.py`) and the restricted reader (`pickles.py`) are for."""
+unpacking (`fetch.py`) and the restricted reader (`pickles.py`) are for."""
 
 from dataclasses import dataclass
 

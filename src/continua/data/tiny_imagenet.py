@@ -5,8 +5,7 @@ Classes are numbered in the order of their WordNet ids, as a class-per-folder re
 have no labels and are left alone.
 """
 
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,22 +13,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from continua.data.dataset import DataSet, MemorySplit, chosen_splits
-from continua.data.files import progress_bar, read_lines
+from continua.data.dataset import DataSet, MemorySplit, OfficialSet
+from continua.data.files import progress_bar, read_lines, usable_cores
 from continua.errors import DataError
 
 
 @dataclass(frozen=True)
-class TinyImageNet:
-    """The set; `counts` says how many images of each class every split has."""
-
-    name: str
-    folder: str
-    counts: Mapping[str, tuple[int, ...]]
-    shape: tuple[int, int, int] = (3, 64, 64)
-
-    def locate(self, root: Path) -> Path | None:
-        return root / self.folder if (root / self.folder).is_dir() else None
+class TinyImageNet(OfficialSet):
+    """The set; a copy may lack one of its splits."""
 
     def missing(self, folder: Path) -> list[str]:
         return [name for name in ("wnids.txt", "words.txt", "train", "val") if not (folder / name).exists()]
@@ -37,18 +28,16 @@ class TinyImageNet:
     def official_files(self, folder: Path) -> Iterator[Path]:
         return (path for path in (folder / "wnids.txt", folder / "words.txt", folder / "val" / "val_annotations.txt") if path.exists())
 
-    def load(self, root: Path, remedy: str, splits: Iterable[str] | None = None) -> DataSet:
-        folder = self.locate(root)
-        if folder is None:
-            raise DataError(f"{self.name} is not at {root / self.folder}; {remedy}")
+    def read(self, folder: Path, splits: Sequence[str] | None, remedy: str) -> DataSet:
         absent = {
             split: f"{folder} has no {split}/ folder: this copy of {self.name} lacks its {split} split; {remedy}"
             for split in self.counts
             if not (folder / split).is_dir()
         }
-        wanted = chosen_splits(self.name, splits, tuple(self.counts))
-        if reason := next((absent[split] for split in wanted if split in absent and (splits is not None or len(absent) == 2)), None):
-            raise DataError(reason)
+        wanted = list(self.counts) if splits is None else splits
+        reasons = [absent[split] for split in wanted if split in absent]
+        if reasons and (splits is not None or len(reasons) == len(wanted)):
+            raise DataError(reasons[0])
         wnids, names = self._classes(folder, remedy)
         find = {"train": self._train_files, "val": self._val_files}
         loaded = {}
@@ -100,7 +89,6 @@ class TinyImageNet:
 def decoded(paths: Sequence[Path], size: tuple[int, int], what: str, remedy: str) -> torch.Tensor:
     """All images as (n, 3, height, width) bytes. Threads suffice: Pillow lets go of Python's lock while it decodes."""
     pixels = np.empty((len(paths), *size, 3), dtype=np.uint8)
-    workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     chunks = [range(start, min(start + 100, len(paths))) for start in range(0, len(paths), 100)]
 
     def decode_chunk(chunk: range) -> int:
@@ -108,7 +96,7 @@ def decoded(paths: Sequence[Path], size: tuple[int, int], what: str, remedy: str
             pixels[index] = _decode(paths[index], size, remedy)
         return len(chunk)
 
-    with progress_bar(f"decoding {what}", len(paths)) as advance, ThreadPoolExecutor(workers) as pool:
+    with progress_bar(f"decoding {what}", len(paths)) as advance, ThreadPoolExecutor(usable_cores()) as pool:
         try:
             for done in pool.map(decode_chunk, chunks):
                 advance(done)
@@ -137,6 +125,7 @@ def _decode(path: Path, size: tuple[int, int], remedy: str) -> np.ndarray:
 
 TINY_IMAGENET_200 = TinyImageNet(
     name="tiny_imagenet_200",
-    folder="tiny-imagenet-200",
     counts={"train": (500,) * 200, "val": (50,) * 200},
+    folders=("tiny-imagenet-200",),
+    shape=(3, 64, 64),
 )

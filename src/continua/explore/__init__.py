@@ -1,8 +1,8 @@
 """`continua explore`: a local web page for looking into a continuous network.
 
 What is computed lies beside this file and knows nothing of the page: an image (`image`), a network (`network`, `demo_networks`), what is
-seen in depth (`trajectory`), in space and weight (`kernels`), under changes (`changes`) and side by side (`side_by_side`); `lens` asks it,
-once (`cache`). `panels` shows it.
+seen in depth (`trajectory`), in space and weight (`kernels`) and under changes (`changes`); `lens` asks it, once. `frame` and `panels`
+show it, with `parts`.
 """
 
 from continua.explore.server import HERE, PORT, serve

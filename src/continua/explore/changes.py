@@ -42,6 +42,9 @@ class Solver:
     steps: int | None = None
 
 
+AS_IS, OWN_SOLVER = Change(), Solver()  # nothing changed
+
+
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """One forward pass: probabilities of the classes, evaluations of f and steps in each block, seconds; or the `problem` that ended it."""
@@ -96,10 +99,10 @@ def solved_by(model: Network, solver: Solver, **options: Any) -> Network:
 
 
 @torch.no_grad()
-def outcome(model: Network, images: Tensor, *, solver: Solver | None = None, time_factor: float = 1.0) -> Outcome:
+def outcome(model: Network, images: Tensor, *, solver: Solver = OWN_SOLVER, time_factor: float = 1.0) -> Outcome:
     """One forward pass. `time_factor` stretches the time of block 1 (DCN §3.3: T · c)."""
     try:
-        net = solved_by(model, solver or Solver())
+        net = solved_by(model, solver)
         first = net.blocks[0]
         t1 = {0: first.t0 + time_factor * (first.t1 - first.t0)} if time_factor != 1.0 and isinstance(first, ODEBlock) else None
         start = time.perf_counter()
@@ -111,16 +114,12 @@ def outcome(model: Network, images: Tensor, *, solver: Solver | None = None, tim
         return _failed(str(error))
     probabilities = functional.softmax(logits[0].double(), 0).numpy()
     stats = [block for block in net.stats if block is not None]
-    counts = [tuple(_count(getattr(block, name)) for block in stats) for name in ("nfe", "accepted", "rejected")]
+    counts = [tuple(int(torch.as_tensor(getattr(block, name)).sum()) for block in stats) for name in ("nfe", "accepted", "rejected")]
     return Outcome(probabilities, counts[0], counts[1], counts[2], seconds)
 
 
 def _failed(problem: str) -> Outcome:
     return Outcome(np.full(1, np.nan), (), (), (), float("nan"), problem)
-
-
-def _count(value: "Tensor | float") -> int:
-    return int(torch.as_tensor(value).sum())
 
 
 @dataclass(frozen=True)
@@ -133,18 +132,17 @@ class Trial:
 
 def trials(change: Change, solver: Solver, scaled: bool) -> list[tuple[str, Change, Solver, bool]]:
     """The image as it is, each part of a change alone, and all of it together: (words, change, solver, whether time follows contrast)."""
-    plain = Change()
-    rows: list[tuple[str, Change, Solver, bool]] = [("as it is", plain, Solver(), False)]
+    rows: list[tuple[str, Change, Solver, bool]] = [("as it is", AS_IS, OWN_SOLVER, False)]
     if change.mask:
-        rows.append((f"mask {change.mask}×{change.mask}", replace(plain, mask=change.mask, y=change.y, x=change.x), Solver(), False))
+        rows.append((f"mask {change.mask}×{change.mask}", replace(AS_IS, mask=change.mask, y=change.y, x=change.x), OWN_SOLVER, False))
     if change.contrast != 1.0:
-        dim = replace(plain, contrast=change.contrast)
-        rows.append((f"contrast {change.contrast:g}", dim, Solver(), False))
-        rows.append((f"contrast {change.contrast:g}, time of block 1 × {change.contrast:g}", dim, Solver(), True))
+        dim = replace(AS_IS, contrast=change.contrast)
+        rows.append((f"contrast {change.contrast:g}", dim, OWN_SOLVER, False))
+        rows.append((f"contrast {change.contrast:g}, time of block 1 × {change.contrast:g}", dim, OWN_SOLVER, True))
     if change.noise:
-        rows.append((f"noise {change.noise:g}", replace(plain, noise=change.noise, seed=change.seed), Solver(), False))
-    if solver != Solver():
-        rows.append((_described(solver), plain, solver, False))
+        rows.append((f"noise {change.noise:g}", replace(AS_IS, noise=change.noise, seed=change.seed), OWN_SOLVER, False))
+    if solver != OWN_SOLVER:
+        rows.append((_described(solver), AS_IS, solver, False))
     if len(rows) > 2:
         rows.append(("all together", change, solver, scaled))
     return rows

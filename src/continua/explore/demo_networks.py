@@ -48,8 +48,9 @@ def demos(cache: Path | None = None, changes: Mapping[str, Any] | None = None) -
         schedule=Schedule(kind="cosine", warmup=0.5),
         selection="last",
     )
+    shorter = load_recipe("demo", {"epochs": 6, "test_every": 0})
     made = {
-        "demo: DCN-ODE": ("continuous in space and depth (the network of `continua demo`, trained for 6 epochs instead of 10)", _short()),
+        "demo: DCN-ODE": ("continuous in space and depth (the network of `continua demo`, trained for 6 epochs instead of 10)", shorter),
         "demo: ANODEV2": ("its kernels evolve with depth, by reaction, diffusion and advection", coupled),
     }
     networks = []
@@ -58,10 +59,6 @@ def demos(cache: Path | None = None, changes: Mapping[str, Any] | None = None) -
         # Named by its recipe: another version of this file does not take an old network for the new one.
         networks.append(Demo(name, text, recipe, (cache or cache_folder()) / f"{recipe.model}-{identity(recipe)[:8]}"))
     return networks
-
-
-def _short() -> Recipe:
-    return load_recipe("demo", {"epochs": 6, "test_every": 0})
 
 
 class Training:

@@ -10,22 +10,15 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from continua.analysis import LayerPath, short_name, synthetic, weights
-from continua.blocks import ODEBlock
+from continua.analysis import LayerPath, conv_name, interval_of, synthetic, weights
 from continua.errors import ConfigError
-from continua.filters import Evolved, Filter, FilterConv2d, NJet, ScheduledNJet, jet_orders
+from continua.filters import FilterConv2d, NJet, ScheduledNJet, jet_orders
 from continua.models import Network
 from continua.report import Axis, Figure, Maps, Series
 
 GRID = 41  # points a side at which the continuous filter is drawn
 REACH = 3.0  # in σ, how far it is drawn
 MOMENTS = 21  # of a kernel that moves
-
-
-def label(name: str) -> str:
-    """`blocks.0.field.convs.1` -> `block 1 conv 2`."""
-    first, separator, number = short_name(name).rpartition(" convs ")
-    return f"{first} conv {int(number) + 1}" if separator else number
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +32,7 @@ class Layer:
 
     @property
     def label(self) -> str:
-        return label(self.name)
+        return conv_name(self.name)
 
     @property
     def outputs(self) -> int:
@@ -65,19 +58,11 @@ def layers(model: Network) -> list[Layer]:
         if isinstance(module, FilterConv2d):
             filter = module.filter
             kind = "moving" if filter.time_dependent else "njet" if isinstance(filter, NJet) else "pixel"
-            convolutions.append(Layer(name, module, kind, _interval(model, name, filter) if filter.time_dependent else None))
+            times = interval_of(model, name, filter) or (0.0, 1.0)
+            convolutions.append(Layer(name, module, kind, times if filter.time_dependent else None))
         elif isinstance(module, nn.Conv2d):
             convolutions.append(Layer(name, module, "pixel"))
     return convolutions
-
-
-def _interval(model: Network, name: str, filter: Filter) -> tuple[float, float]:
-    """The times a filter is used at: those of its block, else those it was made for."""
-    parts = name.split(".")
-    block = model.blocks[int(parts[1])] if parts[0] == "blocks" else None
-    if isinstance(block, ODEBlock):
-        return float(block.t0), float(block.t1)
-    return filter.interval if isinstance(filter, ScheduledNJet | Evolved) else (0.0, 1.0)
 
 
 @torch.no_grad()
@@ -174,7 +159,7 @@ def coefficients(view: JetView) -> Figure:
 
 def moving_layers(model: Network) -> list[str]:
     """Names of the layers whose kernels change with t."""
-    return [name for name, module in model.named_modules() if isinstance(module, FilterConv2d) and module.filter.time_dependent]
+    return [layer.name for layer in layers(model) if layer.kind == "moving"]
 
 
 def layer_path(model: Network, name: str, channel: int, count: int) -> LayerPath:
@@ -186,20 +171,19 @@ def layer_path(model: Network, name: str, channel: int, count: int) -> LayerPath
 def moving_kernel_maps(layer: LayerPath) -> Maps:
     """Kernels at each moment."""
     rows = [f"from {place}" for place in range(len(layer.kernels))]
-    title = f"{label(layer.name)}: kernels to channel {layer.channel}"
+    title = f"{conv_name(layer.name)}: kernels to channel {layer.channel}"
     return Maps("kernels", title, rows, [f"t = {t:.2f}" for t in layer.times], layer.kernels, "weight")
 
 
 def weight_curves(layer: LayerPath) -> tuple[Figure, Figure]:
     """Norm and centre of mass of all the layer's weights."""
     norm = np.asarray(layer.norm) / max(layer.norm[0], 1e-12)
-    first = Figure(
-        "norm", "Norm of the layer's weights", Axis("t"), Axis("norm, relative to t = 0"), [Series("norm", layer.curve_times, norm)]
+    curve, (down, right) = Series("norm", layer.curve_times, norm), layer.centre.T
+    ways = [Series("down (y)", layer.curve_times, down), Series("right (x)", layer.curve_times, right, dashed=True)]
+    return (
+        Figure("norm", "Norm of the layer's weights", Axis("t"), Axis("norm, relative to t = 0"), [curve]),
+        Figure("centre", "Centre of mass of w²", Axis("t"), Axis("distance from the middle", "pixels"), ways),
     )
-    ways = [
-        Series(axis, layer.curve_times, layer.centre[:, place], dashed=place == 1) for place, axis in enumerate(("down (y)", "right (x)"))
-    ]
-    return first, Figure("centre", "Centre of mass of w²", Axis("t"), Axis("distance from the middle", "pixels"), ways)
 
 
 def synthetic_maps() -> Maps:

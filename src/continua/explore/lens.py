@@ -1,9 +1,12 @@
-"""One network, one image: everything a panel asks of them, each answer computed once."""
+"""One network, one image: everything a panel asks of them, each answer computed once; and two networks on the same image, side by side."""
 
 import hashlib
-from collections.abc import Hashable
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
+from threading import Lock
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -11,12 +14,43 @@ from torch import Tensor
 
 from continua.analysis import LayerPath, black
 from continua.blocks import ODEBlock
-from continua.explore import kernels, trajectory
-from continua.explore.cache import Answers
-from continua.explore.changes import Change, Outcome, Solver, Trial, changed, outcome, trials
+from continua.explore import kernels
+from continua.explore.changes import AS_IS, OWN_SOLVER, Change, Outcome, Solver, Trial, changed, outcome, trials
 from continua.explore.image import Picture, fitted
-from continua.explore.network import Explored
-from continua.report import Maps
+from continua.explore.network import Explored, count_parameters
+from continua.explore.trajectory import Trajectory, difference, follow, probabilities_on_the_way
+from continua.report import Axis, Column, Figure, Maps, Series, Table
+
+T = TypeVar("T")
+
+
+class Answers:
+    """Keeps the answers that were asked for last: at most so many, and so many bytes of arrays in them. Several pages may ask at once."""
+
+    def __init__(self, most: int = 256, most_bytes: int = 512 << 20) -> None:
+        self.most, self.most_bytes = most, most_bytes
+        self._known: OrderedDict[Hashable, Any] = OrderedDict()
+        self._bytes = 0
+        self._lock = Lock()
+
+    def __call__(self, question: Hashable, make: Callable[[], T]) -> T:
+        """The answer that is known, or what `make` gives; an error is not kept."""
+        with self._lock:
+            if question in self._known:
+                self._known.move_to_end(question)
+                return self._known[question]
+        answer = make()
+        with self._lock:
+            self._bytes += size_of(answer) - size_of(self._known.get(question))
+            self._known[question] = answer
+            while len(self._known) > self.most or (self._bytes > self.most_bytes and len(self._known) > 1):
+                self._bytes -= size_of(self._known.popitem(last=False)[1])
+        return answer
+
+
+def size_of(answer: Any) -> int:
+    """Bytes of the arrays that an answer holds."""
+    return sum(getattr(value, "nbytes", 0) for value in getattr(answer, "__dict__", {}).values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,42 +76,34 @@ class Lens:
         """Whether the network has a block with time, and so a solver."""
         return any(isinstance(block, ODEBlock) for block in self.network.model.blocks)
 
-    def seen(self, change: Change | None = None) -> Tensor:
+    def seen(self, change: Change = AS_IS) -> Tensor:
         """The image as the network reads it, after a change."""
         floats, preprocess = self.network.floats(self.image), self.network.preprocess
         unit = 1 / torch.tensor(preprocess.std or (1.0,)).reshape(-1, 1, 1)
-        return changed(floats, change or Change(), black(preprocess), unit)
+        return changed(floats, change, black(preprocess), unit)
 
-    def shown(self, change: Change | None = None) -> np.ndarray:
+    def shown(self, change: Change = AS_IS) -> np.ndarray:
         """The same in pixel values 0 … 1, (height, width) or (height, width, 3)."""
-        mean, std = (torch.tensor(values or (default,)).reshape(-1, 1, 1) for values, default in self._scale())
+        preprocess = self.network.preprocess
+        mean, std = (torch.tensor(values).reshape(-1, 1, 1) for values in (preprocess.mean or (0.0,), preprocess.std or (1.0,)))
         pixels = (self.seen(change)[0] * std + mean).clamp(0, 1)
         return pixels[0].numpy() if len(pixels) == 1 else pixels.permute(1, 2, 0).numpy()
 
-    def _scale(self) -> list[tuple[tuple[float, ...] | None, float]]:
-        return [(self.network.preprocess.mean, 0.0), (self.network.preprocess.std, 1.0)]
-
-    def trajectory(self, block: int, change: Change | None = None) -> trajectory.Trajectory:
+    def trajectory(self, block: int, change: Change = AS_IS) -> Trajectory:
         """The image's way through a block."""
-        change = change or Change()
         question = (*self.key, "trajectory", block, change)
-        return self.answers(question, lambda: trajectory.follow(self.network.model, self.seen(change), block))
+        return self.answers(question, lambda: follow(self.network.model, self.seen(change), block))
 
-    def probabilities(self, block: int, change: Change | None = None) -> np.ndarray:
+    def probabilities(self, block: int, change: Change = AS_IS) -> np.ndarray:
         """Class probabilities along that way, (time, class)."""
-        change, way = change or Change(), self.trajectory(block, change)
-        question = (*self.key, "probabilities", block, change)
-        return self.answers(question, lambda: trajectory.probabilities_on_the_way(self.network.model, self.seen(change), way))
+        way, question = self.trajectory(block, change), (*self.key, "probabilities", block, change)
+        return self.answers(question, lambda: probabilities_on_the_way(self.network.model, self.seen(change), way))
 
-    def outcome(self, change: Change | None = None, solver: Solver | None = None, scaled: bool = False) -> Outcome:
+    def outcome(self, change: Change = AS_IS, solver: Solver = OWN_SOLVER, scaled: bool = False) -> Outcome:
         """One forward pass; `scaled`: the time of block 1 follows the contrast."""
-        change, solver = change or Change(), solver or Solver()
         factor = change.contrast if scaled else 1.0
-
-        def make() -> Outcome:
-            return outcome(self.network.model, self.seen(change), solver=solver, time_factor=factor)
-
-        return self.answers((*self.key, "outcome", change, solver, factor), make)
+        question = (*self.key, "outcome", change, solver, factor)
+        return self.answers(question, lambda: outcome(self.network.model, self.seen(change), solver=solver, time_factor=factor))
 
     def trials(self, change: Change, solver: Solver, scaled: bool) -> list[Trial]:
         """Each part of a change alone, and all together."""
@@ -91,3 +117,85 @@ class Lens:
     def evolution(self) -> Maps:
         """ANODEV2's Fig. 3, which no network is needed for."""
         return self.answers("evolution", kernels.synthetic_maps)
+
+
+# --- side by side -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One of the two: what it says of the image as it is and of the changed one, and the trajectories of both through a block."""
+
+    name: str
+    classes: tuple[str, ...]
+    parameters: int
+    plain: Outcome
+    changed: Outcome
+    trajectory: Trajectory
+    changed_trajectory: Trajectory
+
+
+def side_of(lens: Lens, change: Change) -> Side:
+    """A network under its lens as one of the two; trajectories are those of block 1."""
+    plain, other, network = lens.outcome(), lens.outcome(change), lens.network
+    ways = lens.trajectory(0), lens.trajectory(0, change)
+    return Side(network.name, network.classes, count_parameters(network.model), plain, other, *ways)
+
+
+def side_table(sides: list[Side], change: str) -> Table:
+    """Prediction and cost of both."""
+    columns = ["network", "parameters", "prediction", Column("probability", "%", 1), "NFE", Column("time", "ms", 1)]
+    columns += [f"prediction, {change}", Column(f"probability, {change}", "%", 1)]
+    rows = [
+        (
+            side.name,
+            side.parameters,
+            *_prediction(side.plain, side.classes),
+            sum(side.plain.nfe) if side.plain.nfe else None,
+            1000 * side.plain.seconds,
+            *_prediction(side.changed, side.classes),
+        )
+        for side in sides
+    ]
+    return Table("compare", "The same image", columns, rows)
+
+
+def _prediction(outcome: Outcome, classes: tuple[str, ...]) -> tuple[str, float | None]:
+    return (f"none: {outcome.problem}", None) if outcome.problem else (classes[outcome.best], 100 * float(outcome.probabilities.max()))
+
+
+def side_probabilities(sides: list[Side], most: int = 10) -> Figure:
+    """Bars of the likeliest classes of both."""
+    names: dict[str, float] = {}
+    for side in sides:
+        if not side.plain.problem:
+            for name, value in zip(side.classes, side.plain.probabilities.tolist(), strict=True):
+                names[name] = max(value, names.get(name, 0.0))
+    likely = set(sorted(names, key=lambda name: -names[name])[:most])
+    shown = [name for name in names if name in likely]
+    series = [
+        Series(_shown_name(sides, side), shown, [100 * _probability(side, name) for name in shown], style="bars")
+        for side in sides
+        if not side.plain.problem
+    ]
+    return Figure("probabilities", "Class probabilities", Axis("class"), Axis("probability", "%", limits=(0, 100)), series)
+
+
+def _probability(side: Side, name: str) -> float:
+    return float(side.plain.probabilities[side.classes.index(name)]) if name in side.classes else float("nan")
+
+
+def side_differences(sides: list[Side]) -> Figure:
+    """D(t) of both, each over its own time as a share of the whole."""
+    series = []
+    for side in sides:
+        share = np.linspace(0, 1, len(side.trajectory.times))
+        apart = difference(side.trajectory, side.changed_trajectory)
+        series.append(Series(_shown_name(sides, side), share, apart, style=side.trajectory.style))
+    return Figure("difference", "D along the block", Axis("share of the block's time"), Axis("D, relative to h"), series)
+
+
+def _shown_name(sides: list[Side], side: Side) -> str:
+    """Its name; its place where both are called the same."""
+    same = len({each.name for each in sides}) < len(sides)
+    return f"{side.name} ({'left' if side is sides[0] else 'right'})" if same else side.name

@@ -1,5 +1,6 @@
 """The network under the lens: a run's weights and data, loaded as plain data. Nothing in a run's folder is ever executed."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,22 +90,20 @@ def _of_run(folder: Path, data_dir: Path | None) -> Explored:
     model = run.network
     _ = run.metrics  # a file that no training wrote is said before anything is shown
     pictures, classes, shape, absent = _data_of(run, model)
-    about = [f"`{model.name}`, {_parameters(model):,} parameters", f"trained on {run.data}"]
+    about = [f"`{model.name}`, {count_parameters(model):,} parameters", f"trained on {run.data}"]
     if run.result and run.result.get("test_accuracy") is not None:
         about.append(f"test accuracy {run.result['test_accuracy']:.1%}")
     return Explored(_shown_name(folder), run.weights, model, shape, classes, run.preprocess, pictures, " · ".join(about), absent)
 
 
 def _of_weights(folder: Path) -> Explored:
-    import hashlib
-
     model = from_pretrained(folder)
     channels = model.in_channels or 3
     side = model_entry(model.name).image_size
     key = hashlib.sha256((folder / WEIGHTS_FILE).read_bytes() + (folder / CONFIG_FILE).read_bytes()).hexdigest()
     absent = "These are weights alone, which name no data set: the embedded digits stand in. Upload an image of the kind it was trained on."
     classes = _numbered(model, (channels, side, side))
-    about = f"`{model.name}`, {_parameters(model):,} parameters"
+    about = f"`{model.name}`, {count_parameters(model):,} parameters"
     return Explored(_shown_name(folder), key, model, (channels, side, side), classes, Augmentation(), _stand_ins(), about, absent)
 
 
@@ -149,7 +148,8 @@ def _numbered(model: Network, shape: Sequence[int]) -> tuple[str, ...]:
     return tuple(f"class {number}" for number in range(model(torch.zeros(1, *shape)).shape[1]))
 
 
-def _parameters(model: Network) -> int:
+def count_parameters(model: Network) -> int:
+    """Learned numbers of a network."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 

@@ -2,6 +2,6 @@
 
 import sys
 
-from continua.explore.panels.frame import page
+from continua.explore.frame import page
 
 page(sys.argv[1:])

@@ -11,10 +11,9 @@ from torch.nn import functional
 from continua.analysis import states
 from continua.blocks import ODEBlock
 from continua.errors import ConfigError
-from continua.explore.changes import Solver, solved_by
+from continua.explore.changes import OWN_SOLVER, solved_by
 from continua.filters import Filter
 from continua.models import Network
-from continua.ode import StepLog
 from continua.report import Axis, Figure, Maps, Series
 
 MOMENTS = 21
@@ -47,6 +46,11 @@ class Trajectory:
     def continuous(self) -> bool:
         return self.steps is not None
 
+    @property
+    def style(self) -> Literal["line", "both"]:
+        """How curves along it are drawn."""
+        return "line" if self.continuous else "both"
+
     def liveliest(self, count: int) -> list[int]:
         """The channels that change most on the way, in their own order."""
         change = np.square(self.states[-1] - self.states[0]).mean((1, 2))
@@ -61,7 +65,10 @@ def follow(model: Network, image: Tensor, block: int, moments: int = MOMENTS) ->
     net = recording(model)
     h, times = states(net, image, block, moments)
     stats = net.stats[block]
-    steps = None if stats is None or stats.steps is None else _step_list(stats.steps)
+    steps = None
+    if stats is not None and stats.steps is not None:
+        log = (stats.steps.t, stats.steps.h, stats.steps.error, stats.steps.accepted)
+        steps = StepList(*(tuple(torch.as_tensor(part).cpu().tolist()) for part in log))
     nfe = None if stats is None else int(torch.as_tensor(stats.nfe).sum())
     return Trajectory(block, tuple(times), h[:, 0].float().numpy(), nfe, steps)
 
@@ -80,7 +87,7 @@ def recording(model: Network) -> Network:
     # A filter that moves would be realised for each image at each of its own times.
     still = not any(isinstance(module, Filter) and module.time_dependent for module in model.modules())
     alone = dict(control=adaptive[0].control.replace(per="sample"), gradient="checkpoint") if adaptive and still else {}
-    return solved_by(model, Solver(), record_steps=True, **alone)
+    return solved_by(model, OWN_SOLVER, record_steps=True, **alone)
 
 
 @torch.no_grad()
@@ -100,11 +107,6 @@ def difference(intact: Trajectory, other: Trajectory) -> np.ndarray:
     return apart / np.abs(intact.states).sum((1, 2, 3), dtype=np.float64)
 
 
-def _step_list(log: StepLog) -> StepList:
-    t, h, error, accepted = (torch.as_tensor(part).cpu().tolist() for part in (log.t, log.h, log.error, log.accepted))
-    return StepList(tuple(t), tuple(h), tuple(error), tuple(bool(yes) for yes in accepted))
-
-
 # --- what is shown ----------------------------------------------------------------------------------------------------
 
 
@@ -118,15 +120,14 @@ def maps(trajectory: Trajectory, channels: list[int], values: np.ndarray | None 
 def probability_curves(trajectory: Trajectory, chances: np.ndarray, classes: tuple[str, ...], most: int = 5) -> Figure:
     """p(t) of the classes that are ever likeliest, with the solver's steps on the axis."""
     top = sorted(np.argsort(-chances.max(0), kind="stable")[:most].tolist())
-    series = [Series(classes[place], trajectory.times, 100 * chances[:, place], style=_style(trajectory)) for place in top]
-    limits = (-4.0, 104.0)
-    title = "Class probabilities if the block ended at t"
-    return Figure("probabilities", title, _time(trajectory), Axis("probability", "%", limits=limits), [*series, *_ticks(trajectory, -4.0)])
+    series = [Series(classes[place], trajectory.times, 100 * chances[:, place], style=trajectory.style) for place in top]
+    title, y = "Class probabilities if the block ended at t", Axis("probability", "%", limits=(-4.0, 104.0))
+    return Figure("probabilities", title, _time(trajectory), y, [*series, *_ticks(trajectory, -4.0)])
 
 
 def difference_curve(trajectory: Trajectory, apart: dict[str, np.ndarray]) -> Figure:
     """D(t) for one or several changed images, with the solver's steps on the axis."""
-    series = [Series(name, trajectory.times, values, style=_style(trajectory)) for name, values in apart.items()]
+    series = [Series(name, trajectory.times, values, style=trajectory.style) for name, values in apart.items()]
     title = f"D(t) in block {trajectory.block + 1}"
     return Figure("difference", title, _time(trajectory), Axis("D, relative to h"), [*series, *_ticks(trajectory, 0.0)])
 
@@ -136,9 +137,8 @@ def step_sizes(trajectory: Trajectory) -> Figure:
     steps = trajectory.steps
     if steps is None:
         raise ConfigError(f"block {trajectory.block + 1} has no solver, so no steps")
-    groups = {"accepted": True, "rejected": False}
     series = []
-    for place, (name, wanted) in enumerate(groups.items()):
+    for place, (name, wanted) in enumerate((("accepted", True), ("rejected", False))):
         chosen = [k for k, accepted in enumerate(steps.accepted) if accepted is wanted]
         if chosen or wanted:
             points = [steps.t[k] for k in chosen], [steps.size[k] for k in chosen]
@@ -151,8 +151,8 @@ def step_sizes(trajectory: Trajectory) -> Figure:
 def _ticks(trajectory: Trajectory, level: float) -> list[Series]:
     if trajectory.steps is None:
         return []
-    begun = [t for t, accepted in zip(trajectory.steps.t, trajectory.steps.accepted, strict=True) if accepted]
-    refused = [t for t, accepted in zip(trajectory.steps.t, trajectory.steps.accepted, strict=True) if not accepted]
+    tried = list(zip(trajectory.steps.t, trajectory.steps.accepted, strict=True))
+    begun, refused = ([t for t, accepted in tried if accepted is wanted] for wanted in (True, False))
     made = [Series("solver steps", begun, [level] * len(begun), style="points", colour=6)]
     return made + ([Series("rejected steps", refused, [level] * len(refused), style="points", colour=1)] if refused else [])
 
@@ -161,13 +161,7 @@ def _time(trajectory: Trajectory) -> Axis:
     return Axis("t") if trajectory.continuous else Axis("state of the block, from its input", whole=True)
 
 
-def _style(trajectory: Trajectory) -> Literal["line", "both"]:
-    return "line" if trajectory.continuous else "both"
-
-
 def _moment(trajectory: Trajectory, t: float) -> str:
-    return (
-        f"t = {t:.2f}"
-        if trajectory.continuous
-        else ("input" if t == 0 else f"after step {t:.0f}" if len(trajectory.times) > 2 else "output")
-    )
+    if trajectory.continuous:
+        return f"t = {t:.2f}"
+    return "input" if t == 0 else f"after step {t:.0f}" if len(trajectory.times) > 2 else "output"

@@ -1,12 +1,9 @@
-"""The machine that we run on: what its number types are worth, what it has, how its memory is kept. Imports nothing of ours but errors."""
+"""The machine that we run on: what its number types are worth, what it has, how its memory is kept. Imports no other room."""
 
-from continua.machine.cpu import cpu_name
-from continua.machine.diagnosis import consequences, faults, remarks
-from continua.machine.facts import float32_fault, machine_facts, packages, writable
-from continua.machine.kept import cache_folder
-from continua.machine.malloc import keep_freed_memory
-from continua.machine.number_types import Verdict, verdict
-from continua.machine.process import claim_process, prepare_process, usable, why_unusable
+from continua.machine.asking import cache_folder
+from continua.machine.facts import consequences, faults, float32_fault, machine_facts, packages, remarks, usable_cores, writable
+from continua.machine.number_types import Verdict, cpu_name, verdict
+from continua.machine.process import claim_process, keep_freed_memory, prepare_process, usable, why_unusable
 
 __all__ = [
     "Verdict",
@@ -22,6 +19,7 @@ __all__ = [
     "prepare_process",
     "remarks",
     "usable",
+    "usable_cores",
     "verdict",
     "why_unusable",
     "writable",

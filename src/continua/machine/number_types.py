@@ -13,20 +13,23 @@ some of them, `bfloat16=broken,inductor=works`.
 
 import hashlib
 import os
+import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from functools import cache
+from pathlib import Path
+from typing import Literal, get_args
 
 from continua.errors import ConfigError
-from continua.machine.children import ask
-from continua.machine.cpu import claims_number_types, cpu_flags, cpu_name
-from continua.machine.kept import keep_answer, kept_answer
+from continua.files import Json
+from continua.machine.asking import ask, keep_answer, kept_answer
 
 LIMIT = "ONEDNN_MAX_CPU_ISA"  # the variable by which oneDNN is told to use older instructions only
 STAND_IN = "CONTINUA_PROBE"
 NUMBER_TYPES = ("bfloat16", "float16")
 # From the newest to the oldest that may help; AVX2 has no reduced type at all.
 LIMITS = {"bfloat16": ("AVX512_CORE_BF16", "AVX512_CORE"), "float16": ("AVX512_CORE_FP16", "AVX512_CORE")}
+ABLE = {"avx512bw", "avx_ne_convert"}  # without any of these oneDNN has no reduced number type on x86
 State = Literal["works", "limited", "broken", "emulated"]
 
 
@@ -63,66 +66,51 @@ def verdict(name: str) -> Verdict:
 def known_verdict(name: str) -> Verdict | None:
     """The verdict if there is one without a probe: given by the stand-in, in memory, in the cache folder, or plain from the CPU's flags."""
     limit = onednn_limit()
-    said = stand_in(name)
-    if said is not None:
+    if (said := stand_in(name)) is not None:
         return _stood_in(name, said, limit)
     if not claims_number_types():
         return Verdict("emulated", "the CPU has no instructions for it")
-    if (name, limit) not in _known:
-        read = _read(kept_answer(name, _about(limit)))
-        if read is None:
-            return None
-        _known[name, limit] = read
-    return _known[name, limit]
+    if (name, limit) not in _known and (kept := _read(kept_answer(name, _about(limit)))) is not None:
+        _known[name, limit] = kept
+    return _known.get((name, limit))
 
 
 def ask_again(name: str) -> Verdict:
     """Make the probe, whatever is known already, and keep what comes of it."""
-    before, limit = (known_verdict(name) if stand_in(name) or not claims_number_types() else None), onednn_limit()
-    if before is not None:
-        return before
+    limit = onednn_limit()
+    if (stand_in(name) or not claims_number_types()) and (known := known_verdict(name)) is not None:
+        return known
     plain, lasting = _probe(name, limit)
-    _keep(name, limit, plain, lasting)
-    if plain.state != "broken":
-        return plain
-    for tried in LIMITS[name]:
-        if tried == limit:
-            continue
-        limited, sure = _probe(name, tried)
-        _keep(name, tried, limited, sure)
-        if limited.state == "works":
-            plain = Verdict("limited", plain.reason, tried, limited.flags)
-            _keep(name, limit, plain, lasting)
-            break
+    for lower in LIMITS[name] if plain.state == "broken" else ():
+        if lower != limit and (limited := _probe(name, lower)[0]).state == "works":
+            plain = Verdict("limited", plain.reason, lower, limited.flags)
+            return _keep(name, limit, plain, lasting)
     return plain
 
 
 _known: dict[tuple[str, str], Verdict] = {}
 
 
-def forget() -> None:
-    """Forget what this process knows; what is in the cache folder stays."""
-    _known.clear()
-
-
-def _keep(name: str, limit: str, found: Verdict, lasting: bool) -> None:
-    _known[name, limit] = found
-    if lasting:
-        keep_answer(name, _about(limit), asdict(found))
-
-
 def _probe(name: str, limit: str) -> tuple[Verdict, bool]:
-    """What the child says, and whether it would say so again."""
+    """What the child says, which is kept, and whether it would say so again."""
     reply = ask(name, {LIMIT: limit} if limit else {})
-    if reply.answer is None:
-        return Verdict("broken", reply.fault or ""), reply.lasting
-    flags, fault = reply.answer.get("flags", {}), reply.answer.get("fault")
-    if not reply.answer.get("supported", True):
-        return Verdict("emulated", "oneDNN has no instructions for it here", flags=flags), True
-    return Verdict("broken" if fault else "works", fault or "", flags=flags), True
+    said = reply.answer or {}
+    flags = said.get("flags", {})
+    if said.get("supported", True):
+        probed = Verdict("broken" if reply.fault else "works", reply.fault or "", flags=flags)
+    else:
+        probed = Verdict("emulated", "oneDNN has no instructions for it here", flags=flags)
+    return _keep(name, limit, probed, reply.lasting), reply.lasting
 
 
-def _about(limit: str) -> dict[str, Any]:
+def _keep(name: str, limit: str, probed: Verdict, lasting: bool) -> Verdict:
+    _known[name, limit] = probed
+    if lasting:
+        keep_answer(name, _about(limit), asdict(probed))
+    return probed
+
+
+def _about(limit: str) -> Json:
     """What a verdict depends on."""
     import torch
 
@@ -130,12 +118,12 @@ def _about(limit: str) -> dict[str, Any]:
     return {"cpu": cpu_name(), "flags": flags, "torch": torch.__version__, "limit": limit}
 
 
-def _read(answer: dict[str, Any] | None) -> Verdict | None:
+def _read(answer: Json | None) -> Verdict | None:
     try:
-        read = Verdict(**answer) if answer is not None else None
+        kept = Verdict(**(answer or {}))
     except TypeError:
         return None
-    return read if read is not None and read.state in ("works", "limited", "broken", "emulated") else None
+    return kept if kept.state in get_args(State) else None
 
 
 def stand_in(question: str) -> str | None:
@@ -155,8 +143,36 @@ def stand_in(question: str) -> str | None:
 def _stood_in(name: str, said: str, limit: str) -> Verdict:
     """As the probe would have it: under its own limit a limited type works."""
     reason, lower = f"{STAND_IN} says so", LIMITS[name][0]
-    if said == "limited" and limit == lower:
-        said = "works"
-    if said == "limited":
-        return Verdict("limited", reason, lower)
-    return Verdict("works" if said == "works" else "broken", "" if said == "works" else reason)
+    if said == "works" or (said == "limited" and limit == lower):
+        return Verdict("works")
+    return Verdict("limited", reason, lower) if said == "limited" else Verdict("broken", reason)
+
+
+# --- what the processor says of itself ----------------------------------------------------------------------------------
+
+
+@cache
+def cpu_name() -> str:
+    """As the system calls it."""
+    return _cpu_field("model name") or platform.processor() or platform.machine()
+
+
+@cache
+def cpu_flags() -> frozenset[str]:
+    """Everything that the system says this CPU can do; empty where it does not say."""
+    return frozenset((_cpu_field("flags") or _cpu_field("Features")).split())
+
+
+def claims_number_types() -> bool:
+    """Whether a reduced number type may be native here. True where the system does not say: then PyTorch is asked."""
+    x86 = platform.machine().lower() in ("x86_64", "amd64", "i686", "i386")
+    return not (x86 and cpu_flags()) or bool(ABLE & cpu_flags())
+
+
+def _cpu_field(name: str) -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text("utf-8", errors="replace")
+    except OSError:
+        return ""
+    lines = (line.partition(":") for line in text.splitlines())
+    return next((value.strip() for key, _, value in lines if key.strip() == name), "")

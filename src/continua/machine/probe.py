@@ -1,4 +1,4 @@
-"""Run by `children.ask` in a process of its own, never imported: computes in a number type and compares with a wider one.
+"""Run by `asking.ask` in a process of its own, never imported: computes in a number type and compares with a wider one.
 
 It may die, hang or answer nonsense, which is what it is for. It imports PyTorch and nothing of ours, and answers on stdout in lines of
 JSON, each behind the word MARK: first {"ready": true} once PyTorch is imported, then a sign of life before each computation, last what came
@@ -9,7 +9,11 @@ import json
 import os
 import sys
 import tempfile
-from typing import Any
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.functional import conv2d
 
 MARK = "continua-probe"
 FLAGS = {"bfloat16": "bf16", "float16": "fp16"}  # PyTorch's short names of what oneDNN says it has
@@ -17,35 +21,29 @@ FLAGS = {"bfloat16": "bf16", "float16": "fp16"}  # PyTorch's short names of what
 TOLERANCES = {"float32": 1e-4, "bfloat16": 0.03, "float16": 0.004}
 
 
-def say(**facts: Any) -> None:
+def say(**facts: object) -> None:
     print(MARK, json.dumps(facts), flush=True)
 
 
-def error(result: Any, exact: Any) -> float:
+def error(result: Tensor, exact: Tensor) -> float:
     """The distance relative to the norm; infinite where a number is not finite."""
-    import torch
-
     distance = (result.double() - exact).norm() / exact.norm()
     return float(distance) if bool(torch.isfinite(distance)) else float("inf")
 
 
-def results(function: Any, inputs: list[Any], dtype: Any) -> list[Any]:
+def results(function: Callable[..., Tensor], inputs: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
     """What a function of tensors answers, and the gradients of that answer; all that comes from outside is rounded to `dtype`."""
-    import torch
-
     leaves = [tensor.detach().clone().requires_grad_() for tensor in inputs]
     answer = function(*leaves)
     torch.manual_seed(1)
     answer.backward(torch.randn(answer.shape).to(dtype).to(answer.dtype))
-    return [answer.detach(), *(leaf.grad for leaf in leaves)]
+    return [answer.detach(), *(leaf.grad for leaf in leaves if leaf.grad is not None)]
 
 
-def cases() -> dict[str, tuple[Any, list[tuple[int, ...]]]]:
+def cases() -> dict[str, tuple[Callable[..., Tensor], list[tuple[int, ...]]]]:
     """What networks do, in few shapes: a unit that fails may do so for small products only, or for large ones."""
-    import torch
-    from torch.nn.functional import conv2d
 
-    def last(x: Any, w: Any) -> Any:
+    def last(x: Tensor, w: Tensor) -> Tensor:
         return conv2d(x.contiguous(memory_format=torch.channels_last), w, padding=1)
 
     return {
@@ -63,8 +61,6 @@ def cases() -> dict[str, tuple[Any, list[tuple[int, ...]]]]:
 
 def first_fault(name: str) -> str | None:
     """The first case that is wrong in this number type, in words; None if none is."""
-    import torch
-
     dtype = getattr(torch, name)
     for title, (function, shapes) in cases().items():
         say(trying=title)
@@ -76,7 +72,7 @@ def first_fault(name: str) -> str | None:
             said = (str(failure).splitlines() or [type(failure).__name__])[0]
             return f"{title} in {name} failed ({said[:120]})"
         wide = results(function, [tensor.double() for tensor in inputs], dtype)
-        worst = max(error(one, other) for one, other in zip(narrow, wide, strict=True))
+        worst = max(map(error, narrow, wide))
         if worst > TOLERANCES[name]:
             return f"{title} in {name} was wrong by {worst:.0%}"
     return None
@@ -84,8 +80,6 @@ def first_fault(name: str) -> str | None:
 
 def probe_number_type(name: str) -> None:
     """A failed product can spoil every later float32 convolution of its process: so float32 is tried last, and again."""
-    import torch
-
     torch.set_num_threads(1)
     results(torch.mm, [torch.ones(2, 2).double()] * 2, torch.float64)  # without oneDNN: what PyTorch imports when first used is not timed
     say(ready=True)
@@ -101,8 +95,6 @@ def probe_number_type(name: str) -> None:
 
 def probe_inductor() -> None:
     """Whether `torch.compile` builds and runs a small function and its gradient."""
-    import torch
-
     torch.set_num_threads(1)
     say(ready=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -110,7 +102,7 @@ def probe_inductor() -> None:
         os.environ |= {"TORCHINDUCTOR_CACHE_DIR": folder, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
         x = torch.linspace(-1, 1, 64).reshape(4, 16)
 
-        def function(x: Any) -> Any:
+        def function(x: Tensor) -> Tensor:
             return (x.sin() * 2 + x).relu().sum(1)
 
         try:
@@ -118,7 +110,7 @@ def probe_inductor() -> None:
         except Exception as failure:
             lines = [line for line in str(failure).splitlines() if line.strip()] or [type(failure).__name__]
             return say(fault=f"a small function could not be built ({lines[0][:160]})")
-        worst = max(error(one, other) for one, other in zip(narrow, results(function, [x.double()], x.dtype), strict=True))
+        worst = max(map(error, narrow, results(function, [x.double()], x.dtype)))
     return say(fault=f"a small function was wrong by {worst:.0%}" if worst > TOLERANCES["float32"] else None)
 
 

@@ -8,7 +8,7 @@ from continua.models.describe import describe_model
 from continua.models.draw import draw_model
 from continua.models.export import export_onnx, export_program, frozen, pinned
 from continua.models.network import Network
-from continua.models.pretrained import CONFIG_FILE, WEIGHTS_FILE, from_pretrained, save_pretrained
+from continua.models.pretrained import CONFIG_FILE, WEIGHTS_FILE, from_pretrained, save_pretrained, upgrade_options
 from continua.models.reconstruction import Reconstructor
 from continua.models.registry import (
     ModelEntry,
@@ -23,17 +23,9 @@ from continua.models.registry import (
     options_in_common,
     register_model,
 )
-from continua.models.rknet import (
-    CliqueNet,
-    CliqueNetSpec,
-    Converted,
-    DenseNet,
-    DenseNetSpec,
-    familiar_method,
-    from_cliquenet,
-    from_densenet,
-)
-from continua.models.upgrade import upgrade_options
+from continua.models.rknet.config import familiar_method
+from continua.models.rknet.convert import Converted, from_cliquenet, from_densenet
+from continua.models.rknet.sources import CliqueNet, CliqueNetSpec, DenseNet, DenseNetSpec
 
 __all__ = [
     "CONFIG_FILE",

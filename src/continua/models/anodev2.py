@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from math import sqrt
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from torch import Tensor, nn
 
@@ -22,7 +22,7 @@ from continua.blocks import Activation, CoupledBlock, CoupledField, PostActResid
 from continua.errors import ConfigError
 from continua.filters import Evolved, Filter, FilterConv2d, Grid, NJet, Pixel, ScheduledNJet, evolve
 from continua.models.config import ClassifierConfig, Options, Solved, SolverOptions, check_choice, check_widths
-from continua.models.network import Network
+from continua.models.network import Network, label_filters
 from continua.models.registry import register_model
 from continua.ode import SolverConfig
 from continua.options import option
@@ -135,7 +135,7 @@ class CoupledConfig(NeuralODEConfig):
             options = dict(own)
         return Motion(self.evolution, options, self.memory, *_coupled_grid(self.coupling, self.steps, self.weight_steps))
 
-    def _rda(self) -> dict[str, Any]:
+    def _rda(self) -> Options:
         """The options that belong to the reaction–diffusion–advection equation."""
         return dict(nonlinearity=self.nonlinearity, around=self.around, wave_numbers=self.wave_numbers, antidiffusion=self.antidiffusion)
 
@@ -201,9 +201,7 @@ class AnodeNet(Network):
         pixels, hidden = HEADS[architecture]
         self.head = PooledHead(last, pixels, hidden, config.num_classes)
         _start_like_anode(self)
-        for name, module in self.named_modules():
-            if isinstance(module, Filter):  # warnings call a filter by its place in the network
-                module.label = name.removesuffix(".inner").removesuffix(".filter")
+        label_filters(self)
 
     def make_block(self, channels: int) -> nn.Module:
         """A block of this network's kind: residual with ReLU after the addition, or an ODE."""
@@ -213,7 +211,7 @@ class AnodeNet(Network):
         motion = config.motion()
 
         def make_filter(inputs: int, outputs: int) -> Filter:
-            options: dict[str, Any] = {"size": self.size} if config.filters == "pixel" else {}
+            options: Options = {"size": self.size} if config.filters == "pixel" else {}
             if config.filters == "njet_schedule":
                 options["interval"] = (motion.grid.start, motion.grid.end)
             inner = FILTERS[config.filters](inputs, outputs, **{**options, **(config.filter_options or {})})
@@ -263,7 +261,7 @@ def _pixels(module: nn.Module) -> Tensor | None:
 
 anodev2_model = partial(register_model, paper="ANODEV2")
 ALEXNET, RESNET4, RESNET10 = (64,), (16,), (16, 32)
-C2: dict[str, Any] = dict(coupling=2, steps=2, weight_steps=10)
+C2: Options = dict(coupling=2, steps=2, weight_steps=10)
 TINY, TINY10 = dict(channels=(4,)), dict(channels=(4, 6))
 SMALL, SMALL10 = dict(**TINY, norm="group"), dict(**TINY10, norm="group")  # batch statistics per step would tie them to Euler
 

@@ -16,6 +16,7 @@ from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hin
 
 from continua.blocks import Activation
 from continua.errors import ConfigError
+from continua.files import Json
 from continua.ode import SolverConfig
 from continua.options import option
 
@@ -47,7 +48,7 @@ class ModelConfig:
         """This configuration with another solver, where it has one."""
         return self
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> Json:
         """Every option as JSON and YAML hold it; a solver as its differences from the defaults."""
         return {item.name: _plain(vars(self)[item.name]) for item in fields(self)}
 

@@ -16,7 +16,7 @@ from continua.blocks import Activation, ConvField, ODEBlock, ResidualBlock, grou
 from continua.errors import ConfigError, unknown_name
 from continua.filters import Filter, FilterConv2d, NJet, Pixel, ScheduledNJet
 from continua.models.config import ClassifierConfig, InTime, ModelConfig, Options, check_style, check_widths
-from continua.models.network import Network
+from continua.models.network import Network, label_filters
 from continua.models.registry import register_model
 from continua.ode import SolverConfig
 from continua.options import option
@@ -132,7 +132,7 @@ class DCN(Network):
         jets = not isinstance(config, PixelStem)
         self.transitions = nn.ModuleList(Down(self, narrow, wide, jets) for narrow, wide in pairwise(self.channels))
         self.head = Head(self.channels[-1], config.num_classes, config.activation, config.norm_groups)
-        self._label_filters()
+        label_filters(self)
 
     @property
     def in_channels(self) -> int:
@@ -169,12 +169,6 @@ class DCN(Network):
         if isinstance(config, PixelStem):
             return FilterConv2d(Pixel(inputs, outputs, size=3), padding=config.stem_padding, bias=True)
         return FilterConv2d(NJet(inputs, outputs, order=self.order, **self.filter_options), **self.conv_options)
-
-    def _label_filters(self) -> None:
-        """Warnings call a filter by its place in the network."""
-        for name, module in self.named_modules():
-            if isinstance(module, Filter):
-                module.label = name.removesuffix(".filter")
 
 
 class Down(nn.Module):

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from continua.blocks import Activation, ConvField, CoupledField, ERKStep, IRKStep, ODEBlock, Period, PostActResidualBlock, ResidualBlock
 from continua.filters import Evolved, Filter, FilterConv2d, NJet, Pixel, ScheduledNJet
 from continua.models.anodev2 import PooledHead
-from continua.models.dcn import Down, Head
+from continua.models.dcn import Head
 from continua.models.export import pixels
 from continua.models.network import Network
 from continua.models.reconstruction import Encoder, ImageHead, Squeeze
@@ -103,7 +103,19 @@ def describe(net: Network, image: Size) -> Description:
                 block.field(last.new_zeros(()), last.new_zeros(1, last.shape[1] + block.augment, *last.shape[2:]))
         size = sum(parameter.numel() for parameter in real.parameters())
         interval = None if block is None else (block.t0, block.t1)
-        parts.append(Part(name, _kind(real), tuple(layers(real)), _size(last), _size(out), size, count.flops, interval, _note(real)))
+        parts.append(
+            Part(
+                name,
+                _kind(real),
+                tuple(layers(real)),
+                tuple(last.shape[1:]),
+                tuple(out.shape[1:]),
+                size,
+                count.flops,
+                interval,
+                _note(real),
+            )
+        )
         return out
 
     shadow = _shadow(net).eval()  # batch norm would refuse to train on the one image
@@ -183,15 +195,9 @@ def _(module: nn.Linear) -> list[str]:
 
 
 @layers.register
-def _(module: ConvField) -> list[str]:
+def _(module: ConvField | ResidualBlock) -> list[str]:
     first, second, act = (layers(part)[0] for part in (module.conv1, module.conv2, module.act))
-    return ["norm", act, first, "norm", act, second, "norm"]
-
-
-@layers.register
-def _(module: ResidualBlock) -> list[str]:
-    first, second, act = (layers(part)[0] for part in (module.conv1, module.conv2, module.act))
-    return ["norm", act, first, "norm", act, second]
+    return ["norm", act, first, "norm", act, second, *(["norm"] if isinstance(module, ConvField) else [])]
 
 
 @layers.register
@@ -203,11 +209,6 @@ def _(module: CoupledField | PostActResidualBlock) -> list[str]:
 @layers.register
 def _(module: ODEBlock) -> list[str]:
     return layers(module.field)
-
-
-@layers.register
-def _(module: Down) -> list[str]:
-    return [name for part in (module.norm, module.act, module.conv) for name in layers(part)]
 
 
 @layers.register
@@ -315,10 +316,6 @@ def _note(module: nn.Module) -> str:
         shared = ", shared" if module.first.uses > 1 else ""
         return "one time-step" if len(module.taken) == 1 else f"{len(module.taken)} such time-steps{shared}"
     return "h + f(h)" if isinstance(module, ResidualBlock) else ""
-
-
-def _size(h: Tensor) -> Size:
-    return tuple(h.shape[1:])
 
 
 # --- counting arithmetic ----------------------------------------------------------------------------------------------

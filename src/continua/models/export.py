@@ -159,7 +159,9 @@ def _convolutions(net: nn.Module) -> list[FilterConv2d]:
 
 def export_program(net: Network, image: tuple[int, int, int] = (3, 32, 32)) -> torch.export.ExportedProgram:
     """logits = program.module()(images): one graph for batches of any size of images of (channels, height, width), weights frozen."""
-    _refuse_open_ended(net)
+    for name, block in net.named_modules():  # an exported graph is a fixed list of operations
+        if isinstance(block, ODEBlock) and (problem := block.why_not_one_graph()):
+            raise ConfigError(f"{name}: {problem}")
     if len(image) != 3:
         raise ConfigError(f"image={tuple(image)}; expected (channels, height, width), for example (3, 32, 32)")
     device = next(net.parameters()).device
@@ -176,8 +178,7 @@ def export_onnx(net: Network, target: "str | Path", image: tuple[int, int, int] 
     target = Path(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     program = export_program(net, image)
-    names: dict[str, Any] = dict(input_names=["images"], output_names=["logits"])
-    made = torch.onnx.export(program, dynamo=True, verbose=False, **names)
+    made = torch.onnx.export(program, dynamo=True, verbose=False, input_names=["images"], output_names=["logits"])
     if made is None:
         raise ConfigError("torch.onnx.export gave no program; this version of PyTorch cannot export it")
     made.save(str(target), external_data=False)
@@ -193,10 +194,3 @@ class _Logits(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         return self.net(images)
-
-
-def _refuse_open_ended(net: nn.Module) -> None:
-    """An exported graph is a fixed list of operations."""
-    for name, block in net.named_modules():
-        if isinstance(block, ODEBlock) and (problem := block.why_not_one_graph()):
-            raise ConfigError(f"{name}: {problem}")

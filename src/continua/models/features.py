@@ -9,14 +9,13 @@ The down-sampling blocks belong to the stem: the states that the study compares 
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from torch import nn
 
 from continua.blocks import ConvField, ODEBlock, ResidualBlock
 from continua.errors import ConfigError
 from continua.filters import FilterConv2d, Pixel
-from continua.models.config import ClassifierConfig, InTime, ModelConfig, check_counts, check_style
+from continua.models.config import ClassifierConfig, InTime, ModelConfig, Options, check_counts, check_style
 from continua.models.dcn import Head
 from continua.models.network import Network
 from continua.models.registry import register_model
@@ -98,7 +97,7 @@ class FeatureNet(Network):
         return ODEBlock(field, self.end, solver=self.solver)
 
     def _residual_stem(self, inputs: int, narrow: int) -> nn.Sequential:
-        options: dict[str, Any] = dict(stride=2, activation=self.activation, norm_groups=self.norm_groups)
+        options: Options = dict(stride=2, activation=self.activation, norm_groups=self.norm_groups)
         return nn.Sequential(
             FilterConv2d(Pixel(inputs, narrow), padding=0, bias=True),
             ResidualBlock(narrow, Pixel, **options),
@@ -115,13 +114,13 @@ def residual_net(config: ResidualNetConfig) -> FeatureNet:
     return FeatureNet(config)
 
 
-@feature_model(config=ResODEConfig, row="Res-ODE Net", parameters=2_023_562, printed="2.02M", tiny=dict(width=8, num_blocks=1))
+@feature_model(config=ResODEConfig, row="Res-ODE Net", parameters=2_023_562, printed="2.02M")
 def res_ode_net(config: ResODEConfig) -> FeatureNet:
     """A residual stem, then an ODE block."""
     return FeatureNet(config)
 
 
-@feature_model(config=ODEOnlyConfig, row="ODE-only Net", parameters=1_201_930, printed="1.20M", tiny=dict(width=8, num_blocks=1))
+@feature_model(config=ODEOnlyConfig, row="ODE-only Net", parameters=1_201_930, printed="1.20M")
 def ode_only_net(config: ODEOnlyConfig) -> FeatureNet:
     """One strided convolution, then an ODE block."""
     return FeatureNet(config)

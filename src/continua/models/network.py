@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from continua.blocks import ODEBlock, Period
 from continua.errors import ConfigError
+from continua.files import Json
+from continua.filters import Filter
 from continua.models.config import ClassifierConfig, ModelConfig
 from continua.ode import SolverConfig, Stats, broadcast_time
 
@@ -32,7 +34,7 @@ class Network(nn.Module):
     multiscale: bool = False  # True: the head reads the states after all blocks, not the last alone
 
     @property
-    def config(self) -> dict[str, Any]:
+    def config(self) -> Json:
         """Name and options as plain data, enough for `create_model` to build the same network."""
         return {"model": self.name, "options": {} if self.options is None else self.options.plain()}
 
@@ -152,12 +154,7 @@ class Network(nn.Module):
         save_pretrained(self, folder)
 
     def _walk(
-        self,
-        images: Tensor,
-        blocks: int,
-        t1: EndTimes | None,
-        input_scale: "float | Tensor | None",
-        states: list[Tensor] | None = None,
+        self, images: Tensor, blocks: int, t1: EndTimes | None, input_scale: "float | Tensor | None", states: list[Tensor] | None = None
     ) -> Tensor:
         """The output of the first `blocks` blocks (of the stem for 0); `states` collects those of all."""
         end = self._end_times(t1)
@@ -214,3 +211,10 @@ class Network(nn.Module):
         if not -len(self.blocks) <= block < len(self.blocks):
             raise ConfigError(f"there is no block {block}; the network has blocks 0 … {len(self.blocks) - 1}")
         return block % len(self.blocks)
+
+
+def label_filters(net: nn.Module) -> None:
+    """Warnings call a filter by its place in the network."""
+    for name, module in net.named_modules():
+        if isinstance(module, Filter):
+            module.label = name.removesuffix(".inner").removesuffix(".filter")

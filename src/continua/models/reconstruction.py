@@ -1,7 +1,6 @@
 """Images back from features: a decoder trained on a frozen encoder (DCN §4.3)."""
 
 import copy
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self, cast
 
@@ -53,7 +52,7 @@ class Reconstructor(Network):
     decoder's, and its head makes the image.
     """
 
-    def __init__(self, encoder: Network, *, make_block: Callable[[int], nn.Module] | None = None) -> None:
+    def __init__(self, encoder: Network) -> None:
         super().__init__()
         if not isinstance(encoder, DCN) or len(encoder.channels) < 2:
             given = f"one with channels={encoder.channels}" if isinstance(encoder, DCN) else type(encoder).__name__
@@ -61,11 +60,10 @@ class Reconstructor(Network):
         if encoder.name:
             self.name = "reconstruction"
             self.options = ReconstructionConfig(encoder=encoder.name, encoder_options=encoder.config["options"])
-        make_block = make_block or encoder.make_block
         *_, narrow, wide = encoder.channels
         self.solver = encoder.solver
         self.stem = Encoder(copy.deepcopy(encoder))
-        self.blocks = nn.ModuleList([make_block(wide), make_block(narrow)])
+        self.blocks = nn.ModuleList([encoder.make_block(wide), encoder.make_block(narrow)])
         self.transitions = nn.ModuleList([Squeeze(wide, narrow)])
         self.head = ImageHead(narrow, encoder)
 

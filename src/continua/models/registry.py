@@ -1,17 +1,17 @@
 """Models by name: register, create, list; and their options as typed configurations and as plain data."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
-from continua.errors import ConfigError, unknown_name
-from continua.models.config import ModelConfig, check_types, option_types, type_words
+from continua.errors import ConfigError, ContinuaError, unknown_name
+from continua.files import Json
+from continua.models.config import ModelConfig, Options, check_types, option_types, type_words
 from continua.models.network import Network
 
 Builder = TypeVar("Builder", bound=Callable[..., Network])
-Spelled = Callable[[str], "tuple[str, dict[str, Any]] | None"]
+Spelled = Callable[[str], "tuple[str, Json] | None"]
 Task = Literal["classify", "reconstruct"]
 
 
@@ -32,7 +32,7 @@ class ModelEntry:
     parameters: int
     printed: str
     image_size: int
-    tiny: Mapping[str, Any]
+    tiny: Options
     task: Task
 
     @property
@@ -63,7 +63,7 @@ def register_model(
     parameters: int = 0,
     printed: str = "",
     image_size: int = 32,
-    tiny: Mapping[str, Any] | None = None,
+    tiny: Options | None = None,
     task: Task = "classify",
 ) -> Callable[[Builder], Builder]:
     """Decorator: make `build(config) -> Network` known under the function's name.
@@ -132,7 +132,7 @@ def model_config(name: str, **options: object) -> ModelConfig:
     return entry.config.vary(**{**implied, **options})
 
 
-def complete_options(name: str, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def complete_options(name: str, options: Options | None = None) -> Json:
     """Every option of a model as plain data, the given ones in place of its defaults; builds nothing."""
     return model_config(name, **(options or {})).plain()
 
@@ -142,7 +142,7 @@ def option_names(name: str) -> list[str]:
     return model_entry(name).options
 
 
-def options_in_common(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def options_in_common(name: str, options: Options) -> Json:
     """Those of the options that a model has: for a setting that several families share."""
     return {option: value for option, value in options.items() if option in model_entry(name).options}
 
@@ -156,7 +156,7 @@ def model_options(name: str) -> list[ModelOption]:
     ]
 
 
-def _unspelled(name: str) -> tuple[str, dict[str, Any]]:
+def _unspelled(name: str) -> tuple[str, Json]:
     """A registered name and options, from a name that may be spelled as in a paper."""
     if name not in _ENTRIES:
         for spelled in _SPELLINGS:
@@ -165,16 +165,14 @@ def _unspelled(name: str) -> tuple[str, dict[str, Any]]:
     return name, {}
 
 
-def _no_option(entry: ModelEntry, option: str) -> ConfigError:
+def _no_option(entry: ModelEntry, option: str) -> ContinuaError:
     """The error for an option that a model lacks: who has it, or what it may be a slip for."""
     if (other := _nearest_with(option, entry, _ENTRIES.values())) is not None:
         return ConfigError(
             f"{entry.name} has no option {option!r}; the nearest model that has it is {other.name}. "
             f"{entry.name} has: {', '.join(entry.options)}"
         )
-    near = get_close_matches(option, entry.options, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(entry.options)}"
-    return ConfigError(f"{entry.name} has no option {option!r}; {hint}")
+    return unknown_name(f"option of {entry.name}", option, entry.options)
 
 
 def _nearest_with(option: str, entry: ModelEntry, entries: Iterable[ModelEntry]) -> ModelEntry | None:

@@ -117,13 +117,9 @@ def plotly_figure(figure: Figure) -> Json:
 
 
 def _x_ticks(figure: Figure) -> Json:
-    if _named(figure):
+    if any(isinstance(value, str) for series in figure.series for value in series.x):
         return {"type": "category"}
     return {"tickvals": figure.x_marks} if figure.x_marks else _ticks(figure.x, [series.x for series in figure.series])
-
-
-def _named(figure: Figure) -> bool:
-    return any(isinstance(value, str) for series in figure.series for value in series.x)
 
 
 def _axis(axis: Axis) -> Json:
@@ -147,7 +143,7 @@ def _traces(series: Series, place: int, figure: Figure) -> list[Json]:
     ink = colour(place if series.colour is None else series.colour)
     x, y = list(series.x), _gaps(series.y)
     same: Json = {"name": series.name, "legendgroup": f"{place}"}
-    hover = f"%{{x:.5~g}}, %{{y:.5~g}} {figure.y.unit}<extra>{_escaped(series.name)}</extra>"
+    hover = f"%{{x:.5~g}}, %{{y:.5~g}} {figure.y.unit}<extra>{escape(series.name, quote=False)}</extra>"
     if series.x and isinstance(series.x[0], str):
         hover = hover.replace("%{x:.5~g}", "%{x}")
     if series.style == "bars":
@@ -183,7 +179,3 @@ def _error_bars(series: Series) -> Json:
 def _gaps(values: "Sequence[float] | np.ndarray") -> list[float | None]:
     """JSON has no NaN; plotly takes null as a gap. Six digits are more than the eye sees, and a third of the file."""
     return [float(f"{value:.6g}") if np.isfinite(value) else None for value in values]
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

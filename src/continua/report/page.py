@@ -1,7 +1,4 @@
-"""What a page is made of: figures, tables, grids of maps and sentences, all plain data; and several pages as one.
-
-Drawing them is the other files' business.
-"""
+"""What a page is made of: figures, tables, grids of maps and sentences, all plain data; and several pages as one."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -166,6 +163,11 @@ class Table:
         """The columns, each a `Column`."""
         return tuple(column for column in self.columns if isinstance(column, Column))
 
+    @property
+    def texts(self) -> list[list[str]]:
+        """The cells of each row as people read them."""
+        return [[cell_text(cell, head.digits) for cell, head in zip(row, self.heads, strict=True)] for row in self.rows]
+
 
 @dataclass(frozen=True)
 class Maps:
@@ -223,11 +225,8 @@ def cell_text(cell: Cell, digits: int | None = None) -> str:
     if cell is None or (isinstance(cell, float) and math.isnan(cell)):
         return "—"
     if isinstance(cell, PlusMinus):
-        return (
-            cell_text(cell.value, digits)
-            if math.isnan(cell.error)
-            else f"{cell_text(cell.value, digits)} ± {cell_text(cell.error, digits)}"
-        )
+        numbers = [cell.value] if math.isnan(cell.error) else [cell.value, cell.error]
+        return " ± ".join(cell_text(number, digits) for number in numbers)
     if isinstance(cell, Link):
         return cell.text
     if isinstance(cell, bool):
@@ -258,20 +257,13 @@ def overlaid(pages: Mapping[str, Page]) -> Page:
     shared: dict[tuple[type, str], Figure | Table] = {}
     for page in sorted(pages.values(), key=lambda page: -len(page.parts)):  # some runs have figures that others lack: a solver's cost
         shared = {(type(part), part.name): part for part in page.parts if isinstance(part, Figure | Table)} | shared
-    parts: list[Part] = []
-    for part in shared.values():
-        by_run = {run: same for run, page in pages.items() if (same := _same(page, part))}
-        parts.append(_figure(part, by_run) if isinstance(part, Figure) else _table(part, by_run))
+    parts: list[Part] = [_figure(part, pages) if isinstance(part, Figure) else _table(part, pages) for part in shared.values()]
     parts += [
         replace(maps, name=f"{maps.name}-{place}", title=f"{run}: {maps.title}")
         for place, (run, page) in enumerate(pages.items())
         for maps in page.every(Maps)
     ]
     return Page(first.title, [*_sentences(pages), *parts])
-
-
-def _same(page: Page, part: Part) -> "Figure | Table | None":
-    return next((p for p in page.parts if isinstance(p, Figure | Table) and isinstance(part, type(p)) and p.name == part.name), None)
 
 
 def _sentences(pages: Mapping[str, Page]) -> list[str]:
@@ -282,29 +274,19 @@ def _sentences(pages: Mapping[str, Page]) -> list[str]:
     return [*everyone, *(f"{run}: {text}" for run, text in own.items() if text)]
 
 
-def _figure(figure: Figure, same: "Mapping[str, Figure | Table]") -> Figure:
-    """Colours are for runs where line styles already tell a run's series apart."""
-    several = max(len(_series(other)) for other in same.values()) > 1
+def _figure(figure: Figure, pages: Mapping[str, Page]) -> Figure:
+    """A run's colour, where line styles tell its own series apart; and its dash, where it has only one series."""
+    same = {run: part.series for run, page in pages.items() for part in page.parts if isinstance(part, Figure) and part.name == figure.name}
+    several = max(map(len, same.values())) > 1
     styles = [(series.style, series.dashed) for series in figure.series]
     by_run = len(set(styles)) == len(styles)
-    series = [
-        replace(curve, name=f"{run}: {curve.name}" if several else run, **_look(place, by_run, several))
-        for place, (run, other) in enumerate(same.items())
-        for curve in _series(other)
-    ]
+    series = []
+    for place, (run, curves) in enumerate(same.items()):
+        look: Look = {"colour": place if by_run else None} if several else {"colour": place if by_run else None, "dash": place}
+        series += [replace(curve, name=f"{run}: {curve.name}" if several else run, **look) for curve in curves]
     return replace(figure, series=series)
 
 
-def _look(place: int, by_run: bool, several: bool) -> Look:
-    """A run's colour; and its dash, where dashes do not tell its own series apart."""
-    colour = place if by_run else None
-    return {"colour": colour} if several else {"colour": colour, "dash": place}
-
-
-def _series(part: "Figure | Table") -> Sequence[Series]:
-    return part.series if isinstance(part, Figure) else ()
-
-
-def _table(table: Table, same: "Mapping[str, Figure | Table]") -> Table:
-    rows = [(run, *row) for run, other in same.items() if isinstance(other, Table) for row in other.rows]
-    return replace(table, columns=("run", *table.columns), rows=rows)
+def _table(table: Table, pages: Mapping[str, Page]) -> Table:
+    same = {run: part.rows for run, page in pages.items() for part in page.parts if isinstance(part, Table) and part.name == table.name}
+    return replace(table, columns=("run", *table.columns), rows=[(run, *row) for run, rows in same.items() for row in rows])

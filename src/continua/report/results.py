@@ -1,7 +1,4 @@
-"""Entries of results, plain data in results/*/*.json, and docs/results.md from them: what really was run, beside what the papers print.
-
-`make results` calls `main`.
-"""
+"""Entries of results, plain data in results/*/*.json, and docs/results.md from them: what really was run, beside what the papers print."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -143,11 +140,6 @@ def read_entry(path: Path) -> Entry:
         raise ConfigError(f"{path.name} is not an entry of results ({error}); results/README.md shows the format") from None
 
 
-def claim_line(claim: Claim) -> str:
-    """A claim as a sentence in Markdown."""
-    return f"Claim: {claim.hypothesis} — **{claim.said}**."
-
-
 def results_page(folder: Path) -> str:
     """The whole page as Markdown, with links to pictures that `draw_results` makes."""
     entries = [(path, read_entry(path)) for path in result_files(folder)]
@@ -180,7 +172,8 @@ def _entry_text(entry: Entry, stem: str) -> str:
     for part in named:  # maps are pixels, so PNG; curves are lines, so SVG
         text += markdown(Page("", [part]), _kind(part), folder=f"{PICTURES}/").partition("\n\n")[2] + "\n"
     lines = [f"## {entry.title}", "", f"*{entry.paper}.* {entry.asked}", "", text.strip(), ""]
-    for said in [*map(claim_line, entry.claims), *entry.notes]:
+    claims = [f"Claim: {claim.hypothesis} — **{claim.said}**." for claim in entry.claims]
+    for said in [*claims, *entry.notes]:
         lines += [said, ""]
     reduced = "; ".join(entry.reduced)
     lines += [f"Reduced from the paper: {reduced}." if reduced else "Nothing was reduced from the paper's setting.", ""]
@@ -205,7 +198,7 @@ def entry_environment(environment: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Write docs/results.md and its pictures."""
+    """Write docs/results.md and its pictures: `make results`."""
     folder, docs = Path("results"), Path("docs")
     made = [write_text(docs / "results.md", results_page(folder)), *draw_results(folder, docs)]
     print(f"wrote {made[0]} and {len(made) - 1} pictures")

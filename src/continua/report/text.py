@@ -13,7 +13,7 @@ import numpy as np
 from continua.errors import unknown_name
 from continua.files import write_text, written_whole
 from continua.report.draw import FORMATS, draw_figure
-from continua.report.page import Cell, Figure, Link, Maps, Page, PlusMinus, Table, cell_text
+from continua.report.page import Cell, Figure, Link, Maps, Page, PlusMinus, Table
 from continua.report.plain import from_plain, to_plain
 
 
@@ -64,9 +64,8 @@ def markdown(page: Page, pictures: str | None = "png", level: int = 1, folder: s
 def table_lines(table: Table) -> list[str]:
     """A table in Markdown; columns of numbers to the right."""
     right = [all(not isinstance(row[place], str | Link) for row in table.rows) for place in range(len(table.heads))]
-    rows = [[cell_text(cell, column.digits) for cell, column in zip(row, table.heads, strict=True)] for row in table.rows]
     rule = ["---:" if number else "---" for number in right]
-    return [_row(column.text for column in table.heads), _row(rule), *(_row(row) for row in rows)]
+    return [_row(column.text for column in table.heads), _row(rule), *map(_row, table.texts)]
 
 
 def write_csv(part: Table | Figure, target: Path) -> Path:
@@ -78,20 +77,13 @@ def write_csv(part: Table | Figure, target: Path) -> Path:
 
 
 def _table_rows(table: Table) -> Iterable[Sequence[Cell]]:
-    spread = [any(isinstance(row[place], PlusMinus) for row in table.rows) for place in range(len(table.heads))]
-
-    def split(cells: Iterable[Cell]) -> list[Cell]:
-        split_cells: list[Cell] = []
-        for cell, wide in zip(cells, spread, strict=True):
-            cell = cell.text if isinstance(cell, Link) else cell
-            split_cells += [cell.value, cell.error] if isinstance(cell, PlusMinus) else [cell, None] if wide else [cell]
-        return split_cells
-
-    heads: list[str] = []
-    for column, wide in zip(table.heads, spread, strict=True):
-        heads += [column.text, f"± {column.text}"] if wide else [column.text]
-    yield heads
-    yield from (split(row) for row in table.rows)
+    """A column with spreads becomes two."""
+    wide = [any(isinstance(row[place], PlusMinus) for row in table.rows) for place in range(len(table.heads))]
+    heads = [(head.text, f"± {head.text}") for head in table.heads]
+    rows = [[(cell.value, cell.error) if isinstance(cell, PlusMinus) else (cell, None) for cell in row] for row in table.rows]
+    for pairs in [heads, *rows]:
+        cells = [cell for pair, both in zip(pairs, wide, strict=True) for cell in (pair if both else pair[:1])]
+        yield [cell.text if isinstance(cell, Link) else cell for cell in cells]
 
 
 def _figure_rows(figure: Figure) -> Iterable[Sequence[Cell]]:
@@ -109,12 +101,9 @@ def _row(cells: Iterable[str]) -> str:
 
 def _rounded(page: Page) -> Page:
     """Four digits of each map are enough to draw it again, and a third of the size."""
-    parts = [replace(part, values=_four_digits(part.values)) if isinstance(part, Maps) else part for part in page.parts]
+    short = np.vectorize(lambda value: float(f"{value:.4g}"), otypes=[float])
+    parts = [replace(part, values=short(part.values)) if isinstance(part, Maps) else part for part in page.parts]
     return replace(page, parts=parts, sections=[_rounded(section) for section in page.sections])
-
-
-def _four_digits(values: np.ndarray) -> np.ndarray:
-    return np.asarray([float(f"{value:.4g}") for value in values.ravel()]).reshape(values.shape)
 
 
 # --- the terminal -------------------------------------------------------------------------------------------------------
@@ -150,11 +139,10 @@ def show_page(page: Page) -> None:
         if isinstance(part, str):
             print(part)
         elif isinstance(part, Table):
-            rows = [[cell_text(cell, head.digits) for cell, head in zip(row, part.heads, strict=True)] for row in part.rows]
             words = [place for place in range(len(part.heads)) if any(isinstance(row[place], str) for row in part.rows)]
-            show_table(part.title, [head.text for head in part.heads], rows[:MOST_ROWS], text=words)
-            if len(rows) > MOST_ROWS:
-                print(f"… and {len(rows) - MOST_ROWS} rows more in {part.name}.csv\n")
+            show_table(part.title, [head.text for head in part.heads], part.texts[:MOST_ROWS], text=words)
+            if len(part.rows) > MOST_ROWS:
+                print(f"… and {len(part.rows) - MOST_ROWS} rows more in {part.name}.csv\n")
     for section in page.sections:
         show_page(section)
 

@@ -1,25 +1,88 @@
-"""A network on images: one loop that training, `continua evaluate`, analyses and studies all measure with."""
+"""What a network is trained for, and how good it is at it: one loop for training, `continua evaluate`, analyses and studies."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from continua.blocks import ODEBlock
 from continua.data import Batch, Loader
 from continua.errors import ConfigError, SolverError
-from continua.models import Network
+from continua.files import Json
+from continua.models import Network, Reconstructor, create_model, from_pretrained
 from continua.ode import Stats
-from continua.runs.tasks import Task, task_of
+from continua.runs.loading import encoder_weights
+from continua.runs.recipe import Recipe
 from continua.runs.view import RunView
 
 BINS = 15  # of the calibration error, as Guo et al. 2017
 Batches = Iterable[tuple[Tensor, Tensor]]  # images and labels
 """Images and labels, batch by batch."""
+
+
+# --- what a network is trained for: how it is built, its loss of each sample, and whether a sample is right -------------
+
+
+class Classify:
+    """Cross-entropy; right is the class with the highest logit."""
+
+    has_accuracy = True
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+
+    def build(self) -> Network:
+        """A new network, its weights drawn by PyTorch's generator as it stands."""
+        return create_model(self.recipe.model, **self.recipe.model_options)
+
+    def losses(self, net: Network, outputs: Tensor, batch: Batch, smoothing: bool = True) -> Tensor:
+        """The loss of each sample; targets are smoothed where one learns from them, never where one measures."""
+        amount = self.recipe.label_smoothing if smoothing else 0.0
+        return functional.cross_entropy(outputs.float(), batch.labels, reduction="none", label_smoothing=amount)
+
+    def right(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """Whether each sample is right."""
+        return outputs.argmax(1) == batch.labels
+
+
+class Reconstruct:
+    """Mean squared error of the image that a decoder makes of a frozen encoder's features, per pixel and channel (DCN §4.3)."""
+
+    has_accuracy = False
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+        if recipe.augmentation.mean is not None:
+            raise ConfigError("task 'reconstruct' compares images in [0, 1]; leave augmentation.mean and std out")
+
+    def build(self) -> Network:
+        """A new decoder on the recipe's encoder."""
+        return Reconstructor(from_pretrained(encoder_weights(str(self.recipe.encoder)).parent))
+
+    def losses(self, net: Network, outputs: Tensor, batch: Batch, smoothing: bool = True) -> Tensor:
+        """The mean squared error of each image."""
+        return (outputs.float() - cast(Reconstructor, net).target(batch.images)).square().mean((1, 2, 3))
+
+    def right(self, outputs: Tensor, batch: Batch) -> Tensor:
+        """An image is never simply right."""
+        return torch.zeros(len(outputs), dtype=torch.bool, device=outputs.device)
+
+
+Task = Classify | Reconstruct
+"""What a network is trained for."""
+
+
+def task_of(recipe: Recipe) -> Task:
+    """What the recipe trains for."""
+    return Classify(recipe) if recipe.task == "classify" else Reconstruct(recipe)
+
+
+# --- how good it is -----------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -159,7 +222,7 @@ def evaluate_run(
     batch_size: int | None = None,
     data_dir: Path | None = None,
     device: str = "auto",
-) -> dict[str, Any]:
+) -> Json:
     """A finished run, looked at closely: what its weights are worth on a split, accuracy by class, confusion, calibration, cost."""
     view = RunView(folder, device=device, data_dir=data_dir)
     if view.result is None:
@@ -170,7 +233,7 @@ def evaluate_run(
     measured = evaluate(network, images.loader, task=task, keep=True)
     if not measured.solved:
         raise SolverError("not one batch could be solved; try a looser --tolerance")
-    numbers: dict[str, Any] = {"run": str(view.folder), "model": view.recipe.model, "data": images.data, "split": images.name}
+    numbers: Json = {"run": str(view.folder), "model": view.recipe.model, "data": images.data, "split": images.name}
     numbers |= {"batch_size": images.batch_size, "tolerance": tolerance, "images": images.count, "failed": measured.failed}
     numbers |= {"loss": float(torch.cat(measured.losses).mean())}
     if task.has_accuracy:
@@ -182,7 +245,7 @@ def evaluate_run(
     return {**numbers, "nfe": measured.nfe_per_solve, "images_per_second": measured.solved / max(1e-9, measured.seconds)}
 
 
-def classification(logits: Tensor, labels: Tensor, classes: tuple[str, ...], images: int) -> dict[str, Any]:
+def classification(logits: Tensor, labels: Tensor, classes: tuple[str, ...], images: int) -> Json:
     """Top-1, top-5, calibration error, per class, confusion (row: true class). `images` counts failed ones too: they are wrong."""
     from torchmetrics.functional.classification import multiclass_calibration_error, multiclass_confusion_matrix
 
@@ -199,7 +262,7 @@ def classification(logits: Tensor, labels: Tensor, classes: tuple[str, ...], ima
     }
 
 
-def _of_class(row: Tensor, index: int, classes: tuple[str, ...]) -> dict[str, Any]:
+def _of_class(row: Tensor, index: int, classes: tuple[str, ...]) -> Json:
     images, others = int(row.sum()), row.clone()
     others[index] = 0
     wrong = classes[int(others.argmax())] if others.sum() else None

@@ -1,19 +1,30 @@
-"""A run directory: what was asked, what happened, what came out. One training at a time may write to it."""
+"""A run directory: what was asked, where it ran, what happened, what came out; and the index that finds the run of a recipe.
+
+One training at a time may write to a run directory. Sweeps and studies share runs through the index.
+"""
 
 import fcntl
 import json
 import os
+import platform
 import socket
+import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+
+import torch
 
 from continua.errors import ConfigError, ContinuaError
-from continua.models import write_synced
-from continua.runs.loading import stored_recipe, write_yaml
+from continua.files import Json, write_synced
+from continua.machine import cpu_name, machine_facts
+from continua.native import kernels_text
+from continua.runs.loading import FORMAT, identity, resolve, stored_recipe, write_yaml
 from continua.runs.recipe import Recipe
+
+PACKAGES = ("continua", "torch", "numpy", "lightning-fabric", "jsonargparse", "safetensors")
 
 
 class Run:
@@ -43,11 +54,11 @@ class Run:
         return stored_recipe(self.config)
 
     @property
-    def result(self) -> dict[str, Any] | None:
+    def result(self) -> Json | None:
         """What came out, once the run has finished."""
         return json.loads(self.result_file.read_text("utf-8")) if self.result_file.is_file() else None
 
-    def lines(self) -> list[dict[str, Any]]:
+    def lines(self) -> list[Json]:
         """All lines of metrics.jsonl."""
         if not self.metrics.is_file():
             return []
@@ -66,10 +77,10 @@ class Run:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_synced(path, text.encode())
 
-    def write_json(self, path: Path, data: Mapping[str, Any]) -> None:
+    def write_json(self, path: Path, data: Mapping[str, object]) -> None:
         self.write(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
-    def append(self, line: Mapping[str, Any]) -> None:
+    def append(self, line: Mapping[str, object]) -> None:
         """One more line of metrics, on the disk when this returns."""
         with readable_errors(self.metrics), open(self.metrics, "ab") as file:
             file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
@@ -150,6 +161,107 @@ def readable_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
+# --- where the run of a recipe is: finished, begun or not yet begun -----------------------------------------------------
+
+
 def runs_folder(given: "str | Path | None" = None) -> Path:
     """The folder of all runs: the one asked for, else `CONTINUA_RUNS`, else ./runs."""
     return Path(given or os.environ.get("CONTINUA_RUNS") or "runs").expanduser()
+
+
+def run_folder(recipe: Recipe, runs: "str | Path | None" = None) -> Path:
+    """The folder that the run of a resolved recipe gets where none is asked for."""
+    return runs_folder(runs) / f"{recipe.model}-{recipe.data}-seed{recipe.seed}-{identity(recipe)[:8]}"
+
+
+def find_run(recipe: Recipe, runs: "str | Path | None" = None, device: str = "cpu", data_dir: "str | Path | None" = None) -> Run | None:
+    """The run of this recipe, resolved or not, under the folder of all runs, whatever its own folder is called; a finished one first."""
+    recipe = resolve(recipe, device, data_dir)
+    return RunIndex(runs).find(recipe)
+
+
+class RunIndex:
+    """Every run in the folder of all runs and in its folders, by identity. Made once, it answers for many recipes."""
+
+    def __init__(self, runs: "str | Path | None" = None) -> None:
+        self.runs = runs_folder(runs)
+        self.known: dict[str, Run] = {}
+        for run in map(Run, run_folders(self.runs)):
+            name = _identity_of(run)
+            if name is not None and (name not in self.known or run.result is not None):
+                self.known[name] = run
+
+    def find(self, recipe: Recipe) -> Run | None:
+        """The run of a resolved recipe."""
+        return self.known.get(identity(recipe))
+
+
+def stored_identity(run: Run) -> str:
+    """What the run was called by the version that began it; later ones may spell its options otherwise."""
+    return identity(stored_recipe(run.config, upgrade=False))
+
+
+def run_folders(folder: Path) -> Iterator[Path]:
+    """Every run in a folder and in its folders."""
+    for pattern in ("*/config.yaml", "*/*/config.yaml"):
+        yield from (path.parent for path in sorted(folder.glob(pattern)))
+
+
+def _identity_of(run: Run) -> str | None:
+    """What the run says it is; None where its files are not a run's, or are damaged."""
+    try:
+        # What it came to is far quicker to read than the recipe, and as good where this format wrote both.
+        current = run.config.read_text("utf-8").startswith(f"format: {FORMAT}\n")
+        result = run.result if current else None
+        return result["identity"] if result is not None else identity(run.recipe)
+    except (ContinuaError, ValueError, KeyError, OSError):
+        return None
+
+
+# --- where a run computes: enough to say why two machines might differ --------------------------------------------------
+
+
+def chosen_device(asked: str) -> str:
+    """The device "cpu" or "cuda"; "auto" takes a GPU where there is one."""
+    if asked not in ("auto", "cpu", "cuda"):
+        raise ConfigError(f"device is {asked!r}; expected auto, cpu or cuda")
+    if asked == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("device is 'cuda', but PyTorch finds no GPU here; use --device cpu")
+    return "cuda" if asked == "cuda" or (asked == "auto" and torch.cuda.is_available()) else "cpu"
+
+
+def describe_environment(device: torch.device, world_size: int) -> Json:
+    """Versions, commit, processor, threads, determinism flags and what `continua doctor` says of the machine, as JSON holds them.
+
+    No probe is made for it: a run in float32 has no use for one.
+    """
+    described: Json = {
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "packages": {name: version(name) for name in PACKAGES},
+        "commit": _commit(),
+        "processor": cpu_name(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "ranks": world_size,
+        "device": str(device),
+        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
+        "cudnn_benchmark": torch.backends.cudnn.benchmark,
+        "machine": machine_facts(),
+        "native_kernels": kernels_text(),
+    }
+    if device.type == "cuda":
+        described["gpu"] = torch.cuda.get_device_name(device)
+        described["cuda"] = torch.version.cuda
+    return described
+
+
+def _commit() -> str | None:
+    """The commit of the source, with "+" where files differ from it; None outside a clone."""
+    here = ["git", "-C", str(Path(__file__).parent)]
+    try:
+        head = subprocess.run([*here, "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10)
+        changed = subprocess.run([*here, "status", "--porcelain", "--untracked-files=no"], capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return head.stdout.strip() + ("+" if changed.stdout.strip() else "") if head.returncode == 0 else None

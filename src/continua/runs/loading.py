@@ -1,17 +1,29 @@
-"""From YAML files and command lines to recipes: every key known, every value of its type, mistakes named with the nearest right key."""
+"""From YAML files and command lines to recipes, from a recipe as written to one with plain numbers only, and its identity.
 
+Every key is known, every value of its type; mistakes are named with the nearest right key.
+"""
+
+import hashlib
+import json
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields, is_dataclass, replace
 from functools import cache
 from importlib.resources import files
+from math import floor
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
+import torch
 import yaml
 
-from continua.errors import ConfigError, unknown_name
-from continua.models import options_in_common, upgrade_options
+from continua.data import CATALOGUE, catalogue_entry, folder_size, load
+from continua.errors import ConfigError, ContinuaWarning, unknown_name
+from continua.files import Json
+from continua.filters import fast_on_cpu
+from continua.machine import why_unusable
+from continua.models import complete_options, model_entry, options_in_common, upgrade_options
 from continua.options import text_value, typed_value
 from continua.runs.recipe import Recipe
 
@@ -54,7 +66,7 @@ def stored_recipe(path: Path, *, upgrade: bool = True) -> Recipe:
     return parse_recipe(_upgraded(data) if upgrade and written < FORMAT else data)
 
 
-def _without_format(data: dict[str, Any], unnumbered: int, path: "str | Path") -> tuple[dict[str, Any], int]:
+def _without_format(data: Json, unnumbered: int, path: "str | Path") -> tuple[Json, int]:
     """The fields of a recipe, and the format they are written in (`unnumbered` where the file does not say)."""
     written = data.pop("format", unnumbered)
     if written not in range(1, FORMAT + 1):
@@ -62,7 +74,7 @@ def _without_format(data: dict[str, Any], unnumbered: int, path: "str | Path") -
     return data, written
 
 
-def _upgraded(data: dict[str, Any]) -> dict[str, Any]:
+def _upgraded(data: Json) -> Json:
     """Format 1 to 2: the model's options as they are spelt today."""
     options, model = data.get("model_options"), data.get("model", Recipe.model)
     return {**data, "model_options": upgrade_options(model, options)} if isinstance(options, Mapping) and options else data
@@ -71,19 +83,19 @@ def _upgraded(data: dict[str, Any]) -> dict[str, Any]:
 def stretched(recipe: Recipe, factor: float, *, keep: tuple[str, ...] = (), epochs: int | None = None) -> Recipe:
     """A recipe that takes `factor` times as long, with the times of its schedule in proportion (but those in `keep`)."""
     schedule = recipe.schedule
-    times: dict[str, Any] = dict(milestones=tuple(_short(m * factor) for m in schedule.milestones))
-    times |= dict(every=_short(schedule.every * factor), warmup=_short(schedule.warmup * factor))
+    times: Json = dict(milestones=tuple(round(milestone * factor, 6) for milestone in schedule.milestones))
+    times |= dict(every=round(schedule.every * factor, 6), warmup=round(schedule.warmup * factor, 6))
     schedule = replace(schedule, **{name: value for name, value in times.items() if name not in keep})
     return replace(recipe, epochs=epochs or max(1, round(recipe.epochs * factor)), schedule=schedule)
 
 
-def parse_recipe(data: Mapping[str, Any]) -> Recipe:
+def parse_recipe(data: Mapping[str, object]) -> Recipe:
     """A recipe from nested plain data."""
     check_keys(data, "recipe")
     return _built(Recipe, data)
 
 
-def _built(kind: type[T], data: Mapping[str, Any], prefix: str = "") -> T:
+def _built(kind: type[T], data: Mapping[str, object], prefix: str = "") -> T:
     """A dataclass from plain data, dataclasses among its fields included; each value is what its annotation says, or refused."""
     hints, values = field_types(kind), {}
     for key, value in data.items():
@@ -98,12 +110,12 @@ def _built(kind: type[T], data: Mapping[str, Any], prefix: str = "") -> T:
 
 
 @cache
-def field_types(kind: type) -> dict[str, Any]:
+def field_types(kind: type) -> Json:
     """The annotation of each field. Kept: a list of studies reads many recipes."""
     return get_type_hints(kind)
 
 
-def read_yaml(name: "str | Path") -> dict[str, Any]:
+def read_yaml(name: "str | Path") -> Json:
     """The contents of a packaged recipe or of a YAML file."""
     path = Path(name)
     if path.suffix in (".yaml", ".yml") or path.is_file():
@@ -138,7 +150,7 @@ def write_yaml(recipe: Recipe) -> str:
     )
 
 
-def plain_recipe(recipe: Recipe) -> dict[str, Any]:
+def plain_recipe(recipe: Recipe) -> Json:
     """The recipe as nested plain data that `parse_recipe` makes an equal recipe of."""
     return _plain(asdict(recipe))
 
@@ -154,7 +166,7 @@ def recipe_fields(kind: type = Recipe, prefix: str = "") -> Iterator[tuple[str, 
             yield f"{prefix}{item.name}", hints[item.name]
 
 
-def check_keys(data: Mapping[str, Any], where: str, kind: type = Recipe, prefix: str = "") -> None:
+def check_keys(data: Mapping[str, object], where: str, kind: type = Recipe, prefix: str = "") -> None:
     """Refuse keys that no recipe has, naming the nearest one that it has."""
     hints = field_types(kind)
     for key, value in data.items():
@@ -169,7 +181,7 @@ def check_keys(data: Mapping[str, Any], where: str, kind: type = Recipe, prefix:
         check_keys(value, where, inner, f"{prefix}{key}.")
 
 
-def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def merged(base: Mapping[str, object], changes: Mapping[str, object]) -> Json:
     """`base` with `changes` on top, mapping by mapping. Keys such as "solver.rtol" reach inside; an empty mapping empties."""
     result = dict(base)
     for key, value in changes.items():
@@ -195,5 +207,91 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _short(epochs: float) -> float:
-    return round(epochs, 6)
+# --- tables looked up, "auto" decided, the model's options complete ----------------------------------------------------
+
+
+def resolve(recipe: Recipe, device: str = "cpu", data_dir: "str | Path | None" = None) -> Recipe:
+    """Tables looked up, "auto" decided, the model's options complete: what config.yaml of a run holds."""
+    if not folder_size(recipe.data):
+        catalogue_entry(recipe.data)
+    recipe = _looked_up(recipe)
+    if recipe.precision == "auto":
+        recipe = replace(recipe, precision=_fast_precision(device))
+    if recipe.drop_last == "auto":
+        recipe = replace(recipe, drop_last=_training_images(recipe, data_dir) >= recipe.batch_size)
+    if recipe.encoder is not None:
+        weights = encoder_weights(recipe.encoder)
+        known = json.loads(weights.with_name("config.json").read_text("utf-8"))
+        return replace(recipe, model=known["model"], encoder=str(weights.parents[1].resolve()))
+    return replace(recipe, model_options=_complete_options(recipe))
+
+
+def identity(recipe: Recipe) -> str:
+    """Sixteen hexadecimal digits that name a resolved recipe; an encoder counts by its weights, not by the folder it lies in."""
+    data = asdict(recipe)
+    if recipe.encoder is not None:
+        data["encoder"] = hashlib.sha256(encoder_weights(recipe.encoder).read_bytes()).hexdigest()
+    return hashlib.sha256(json.dumps(data, sort_keys=True, default=list).encode()).hexdigest()[:16]
+
+
+def run_id(recipe: Recipe, device: str = "cpu", data_dir: "str | Path | None" = None) -> str:
+    """The identity of the run that a recipe, resolved or not, asks for: equal whenever the trainings are."""
+    return identity(resolve(recipe, device, data_dir))
+
+
+def encoder_weights(run: str) -> Path:
+    """The weights of a finished run."""
+    path = Path(run) / "best" / "model.safetensors"
+    if not path.is_file():
+        raise ConfigError(f"encoder: {run} has no {path.relative_to(run)}; expected the folder of a finished run")
+    return path
+
+
+def _looked_up(recipe: Recipe) -> Recipe:
+    table = recipe.length_by_per_class
+    if not table:
+        return recipe
+    plain = replace(recipe, length_by_per_class={})
+    if recipe.per_class is None:
+        return plain
+    if recipe.per_class not in table:
+        known = ", ".join(map(str, sorted(table)))
+        raise ConfigError(
+            f"length_by_per_class has no entry for per_class={recipe.per_class}; it has {known}. Give --epochs to choose the length"
+        )
+    return stretched(plain, table[recipe.per_class])
+
+
+def _training_images(recipe: Recipe, data_dir: "str | Path | None") -> int:
+    """How many images are left to train on, without reading any."""
+    if folder_size(recipe.data):
+        return len(load(recipe.data, data_dir, per_class=recipe.per_class, holdout=recipe.holdout)["train"])
+    counts = CATALOGUE[recipe.data].counts["train"]
+    images = sum(counts) if recipe.per_class is None else recipe.per_class * len(counts)
+    return images - floor((recipe.holdout or 0.0) * images + 0.5)
+
+
+def _complete_options(recipe: Recipe) -> Json:
+    """The model's options with all defaults; classes and channels from the data where not given."""
+    entry, options = model_entry(recipe.model), dict(recipe.model_options)
+    if entry.task != recipe.task:
+        raise ConfigError(
+            f"{entry.name} is for task {entry.task!r}, and the recipe's task is {recipe.task!r}; "
+            "decoders are trained by `continua train --recipe reconstruction --encoder RUN`"
+        )
+    if recipe.data in CATALOGUE:
+        known = CATALOGUE[recipe.data]
+        implied = dict(num_classes=len(next(iter(known.counts.values()))), in_channels=known.shape[0])
+        options = {name: value for name, value in implied.items() if name in entry.options} | options
+    return complete_options(recipe.model, options)
+
+
+def _fast_precision(device: str) -> Literal["bfloat16", "float32"]:
+    """bfloat16 where the device is fast in it. A CPU that only claims to be gets float32, and its owner one line that says why."""
+    if device.startswith("cuda"):
+        return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
+    if fast_on_cpu(torch.bfloat16):
+        return "bfloat16"
+    if fault := why_unusable("bfloat16"):
+        warnings.warn(f"precision auto is float32 on this CPU: bfloat16 {fault}", ContinuaWarning, stacklevel=2)
+    return "float32"

@@ -1,11 +1,11 @@
 """A recipe: everything that decides the result of a training, as plain data. Each field is also an option of `continua train`."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from continua.data import Augmentation
 from continua.errors import ConfigError
+from continua.files import Json
 from continua.options import option
 
 
@@ -110,7 +110,7 @@ class Recipe:
 
     task: Literal["classify", "reconstruct"] = option("classify", "what is learnt")
     model: str = option("dcn_ode", "a network of `continua models`")
-    model_options: dict[str, Any] = option(dict, "its options, as in `--model_options.solver.rtol 1e-4`; `--print_config` shows all")
+    model_options: Json = option(dict, "its options, as in `--model_options.solver.rtol 1e-4`; `--print_config` shows all")
     encoder: str | None = option(None, "reconstruct: the run whose network is decoded")
     data: str = option("cifar10", "a data set of `continua data list`")
     per_class: int | None = option(None, "train on this many images of each class, drawn by the seed (else all)")
@@ -164,7 +164,7 @@ class Recipe:
             raise ConfigError(f"schedule.warmup is {self.schedule.warmup:g} epochs of {self.epochs}; it must end before the training does")
 
     @property
-    def solver(self) -> Mapping[str, Any]:
+    def solver(self) -> Json:
         """The solver options among the model's."""
         return self.model_options.get("solver") or {}
 

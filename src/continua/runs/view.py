@@ -1,20 +1,86 @@
-"""A run as everyone reads it: report, analyses, studies, the explorer and the demo. Nothing here writes or trains."""
+"""A run as everyone reads it (report, analyses, studies, explorer, demo), with images as its network expects them. Nothing here writes."""
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-from continua.data import Augmentation, DataSet, load
+import torch
+from torch import Tensor
+
+from continua.data import Augmentation, DataSet, Loader, Split, load, permutation
 from continua.errors import ConfigError
-from continua.models import CONFIG_FILE, WEIGHTS_FILE, Network
-from continua.runs.environment import chosen_device
-from continua.runs.folder import Run
-from continua.runs.images import Images, drawn, reported_split
+from continua.files import Json
+from continua.models import CONFIG_FILE, WEIGHTS_FILE, Network, Reconstructor, from_pretrained
+from continua.runs.folder import Run, chosen_device
 from continua.runs.recipe import Recipe
-from continua.runs.tasks import task_of
+
+
+class Images:
+    """Batches (images, labels) of a split, as the network expects them. Can be gone through many times; streams sets that are large."""
+
+    def __init__(
+        self,
+        split: Split,
+        batch_size: int,
+        preprocess: Augmentation,
+        device: "torch.device | str",
+        classes: tuple[str, ...],
+        *,
+        data: str = "",
+        name: str = "",
+    ) -> None:
+        self.split, self.batch_size, self.classes, self.data, self.name = split, batch_size, classes, data, name
+        self.loader = Loader(split, batch_size, augmentation=preprocess, device=device)
+
+    def __len__(self) -> int:
+        """Batches."""
+        return len(self.loader)
+
+    @property
+    def count(self) -> int:
+        """Images."""
+        return len(self.split)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for batch in self.loader.epoch(0):
+            if bool(batch.valid.all()):
+                yield batch.images, batch.labels
+            elif bool(batch.valid.any()):  # images that could not be decoded are left out
+                yield batch.images[batch.valid], batch.labels[batch.valid]
+
+    def first(self, count: int) -> tuple[Tensor, Tensor]:
+        """The first `count` images and labels in one batch."""
+        images, labels, have = [], [], 0
+        for batch, classes in self:
+            images.append(batch)
+            labels.append(classes)
+            have += len(batch)
+            if have >= count:
+                break
+        return torch.cat(images)[:count], torch.cat(labels)[:count]
+
+
+def reported_split(data: DataSet) -> str:
+    """The split that results are reported on: "test", or "val" for sets whose test labels are not public."""
+    for name in ("test", "val"):
+        if name in data.splits:
+            return name
+    raise ConfigError(
+        f"{data.name} has no test or val split here, so no result can be reported; choose with --split from {', '.join(data.splits)}"
+    )
+
+
+def drawn(split: Split, limit: int | None) -> Split:
+    """At most `limit` images, drawn once for all; not the first, as folders of images are sorted by class."""
+    if limit is None or limit >= len(split):
+        return split
+    return split.select(permutation(len(split), 0, 0)[:limit].sort().values)
+
+
+# --- the run -----------------------------------------------------------------------------------------------------------
 
 
 class RunView:
@@ -37,27 +103,27 @@ class RunView:
     # --- what was asked, what happened, what came out -----------------------------------------------------------------
 
     @cached_property
-    def config(self) -> dict[str, Any]:
+    def config(self) -> Json:
         """The resolved recipe as plain data."""
         return asdict(self.recipe)
 
     @cached_property
-    def metrics(self) -> list[dict[str, Any]]:
+    def metrics(self) -> list[Json]:
         """All lines of metrics.jsonl."""
         return self._run.lines()
 
     @property
-    def epochs(self) -> list[dict[str, Any]]:
+    def epochs(self) -> list[Json]:
         """The lines of metrics that end an epoch."""
         return [line for line in self.metrics if line.get("event") == "epoch"]
 
     @cached_property
-    def result(self) -> dict[str, Any] | None:
+    def result(self) -> Json | None:
         """What came out; None while the run is not finished."""
         return self._run.result
 
     @cached_property
-    def environment(self) -> dict[str, Any]:
+    def environment(self) -> Json:
         """What it ran on; empty where that was not written down."""
         file = self._run.environment
         return json.loads(file.read_text("utf-8")) if file.is_file() else {}
@@ -84,7 +150,8 @@ class RunView:
 
     def load_network(self) -> Network:
         """A copy of the network that is the caller's own."""
-        return task_of(self.recipe).load(self.weights_file().parent).to(self.device).eval()
+        read = load_reconstructor if self.recipe.task == "reconstruct" else from_pretrained
+        return read(self.weights_file().parent).to(self.device)
 
     # --- its images ---------------------------------------------------------------------------------------------------
 
@@ -127,3 +194,11 @@ class RunView:
         name = split or reported_split(dataset)
         size = batch_size or self.batch_size
         return Images(drawn(dataset[name], limit), size, self.preprocess, self.device, dataset.classes, data=dataset.name, name=name)
+
+
+def load_reconstructor(folder: "str | Path") -> Reconstructor:
+    """The encoder and decoder that a run with task 'reconstruct' saved in its best/ folder."""
+    net = from_pretrained(folder)
+    if not isinstance(net, Reconstructor):
+        raise ConfigError(f"{folder} holds no reconstructor but {net.name}; expected best/ of a run with task 'reconstruct'")
+    return net

@@ -1,15 +1,12 @@
-"""Every table and figure of the papers as a declaration: runs + question + published value. `continua reproduce ID` carries one out.
-
-A study of your own is a `Study`, registered: docs/own-parts.md has a whole one.
-"""
+"""Every table and figure of the papers as a declaration: runs + question + published value. One of your own: docs/own-parts.md."""
 
 from continua.report import Claim, Printed
-from continua.studies.catalogue import STUDIES, find_studies, find_study, register_study
+from continua.studies import anodev2, dcn, dcn_figures, features, rknet
 from continua.studies.compare import Tally, claim_above, claim_ahead, claim_that, comparison, in_standard_errors, over_seeds, verdict
 from continua.studies.overview import asked_for, report_page, study_states
 from continua.studies.reproduction import Reproduction, keep, reproduce
 from continua.studies.runs import Runs, sweep_trainer, train_here
-from continua.studies.study import SCALES, Finding, Row, Setting, Study, smoke
+from continua.studies.study import SCALES, STUDIES, Finding, Row, Setting, Study, find_studies, find_study, register_study, smoke
 
 __all__ = [
     "SCALES",
@@ -42,3 +39,7 @@ __all__ = [
     "train_here",
     "verdict",
 ]
+
+for _paper in ([*dcn.STUDIES, *dcn_figures.STUDIES], anodev2.STUDIES, features.STUDIES, rknet.STUDIES):
+    for _study in sorted(_paper, key=lambda study: ("/fig" in study.id, study.id)):  # as in the papers: tables by number, then figures
+        register_study(_study)

@@ -62,9 +62,10 @@ def label_of(network: str, kind: str) -> str:
 
 
 def rows_of(scale: str, kinds: Sequence[str], networks: Sequence[str] | None = None) -> list[Row]:
-    chosen = networks or networks_at(scale)
     return [
-        Row(label_of(network, kind), RECIPES[network], dict(model=NETWORKS[network] + KINDS[kind])) for network in chosen for kind in kinds
+        Row(label_of(network, kind), RECIPES[network], dict(model=NETWORKS[network] + KINDS[kind]))
+        for network in networks or networks_at(scale)
+        for kind in kinds
     ]
 
 

@@ -2,11 +2,12 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
+from typing import Unpack
 
-from continua.report import Cell, Claim, Column, PlusMinus, Table
+from continua.report import Cell, Claim, Column, Look, PlusMinus, Series, Table
 
 PRINTED_RUNS = 3  # the papers' ± is taken as the standard deviation over this many runs where they do not say otherwise
 
@@ -18,11 +19,17 @@ def over_seeds(values: Sequence[float]) -> PlusMinus | None:
     return PlusMinus(fmean(values), stdev(values) if len(values) > 1 else math.nan)
 
 
+def mean_series(name: str, x: Sequence[float], means: Iterable[PlusMinus | None], **look: Unpack[Look]) -> Series:
+    """Means with their spread against x; a gap where there is none."""
+    known = [mean or PlusMinus(math.nan, math.nan) for mean in means]
+    return Series(name, x, [mean.value for mean in known], [mean.error for mean in known], **look)
+
+
 def in_standard_errors(ours: Sequence[float], printed: "PlusMinus | float | None", printed_runs: int = PRINTED_RUNS) -> float | None:
     """(our mean − printed) / its standard error, from our seeds and the printed ±; None where there is no spread to measure by."""
-    if not ours or printed is None:
+    theirs = _plus_minus(printed)
+    if not ours or theirs is None:
         return None
-    theirs = printed if isinstance(printed, PlusMinus) else PlusMinus(float(printed), math.nan)
     variance = stdev(ours) ** 2 / len(ours) if len(ours) > 1 else math.nan
     if not math.isnan(theirs.error):
         variance += theirs.error**2 / printed_runs
@@ -47,10 +54,9 @@ def comparison(
     more = extra or {}
     rows: list[list[Cell]] = []
     for row in labels:
-        values = list(ours.get(row, ()))
-        cells: list[Cell] = [row, over_seeds(values), len(values), _cell(printed.get(row))]
-        cells.append(in_standard_errors(values, printed.get(row), printed_runs))
-        rows.append(cells + [column.get(row) for column in more.values()])
+        values, theirs = list(ours.get(row, ())), _plus_minus(printed.get(row))
+        difference = in_standard_errors(values, theirs, printed_runs)
+        rows.append([row, over_seeds(values), len(values), theirs, difference, *(column.get(row) for column in more.values())])
     columns: list[Column | str] = [
         "model",
         Column(f"ours, {label}", unit, digits),
@@ -61,7 +67,7 @@ def comparison(
     return Table(name, title, [*columns, *more], rows, caption)
 
 
-def _cell(printed: "PlusMinus | float | None") -> Cell:
+def _plus_minus(printed: "PlusMinus | float | None") -> PlusMinus | None:
     return printed if printed is None or isinstance(printed, PlusMinus) else PlusMinus(float(printed), math.nan)
 
 

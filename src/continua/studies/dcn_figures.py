@@ -7,13 +7,14 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from continua.analysis import Contrast, find_question, savings, short_name
+from continua.analysis import Contrast, examples_maps, find_question, savings, short_name
+from continua.filters import fit_pixel_kernel, jet_orders
 from continua.report import Axis, Column, Figure, Look, Maps, Part, Series, Table
 from continua.studies.compare import claim_above, claim_that
 from continua.studies.dcn import PAPER, PLAIN, THREE, decoder_label, rows2b, rows_of
 from continua.studies.dcn import STUDIES as TABLES
 from continua.studies.runs import Runs
-from continua.studies.study import OF_FORMULAS, Finding, Row, Setting, Study
+from continua.studies.study import ADAPTIVE, OF_FORMULAS, Finding, Row, Setting, Study
 
 CONTRAST, COMPLETION, SCALES, RECONSTRUCTION = map(find_question, ("contrast", "pattern_completion", "scales", "reconstruction"))
 
@@ -35,8 +36,6 @@ FIGURE1 = {2.28: _edge, 0.90: _bar}  # the two σ of the paper
 
 def _fig1(runs: Runs) -> Finding:
     """An oriented edge and a blob, made of pixels, and the N-jets nearest to them at the paper's two scales."""
-    from continua.filters import fit_pixel_kernel
-
     parts: list[Part] = []
     rows = []
     for sigma, make in FIGURE1.items():
@@ -51,24 +50,10 @@ def _fig1(runs: Runs) -> Finding:
         sampled = fit.filter.kernel(fit.filter.state()).weight().detach()[0, 0]
         values = np.stack([target[0, 0].numpy(), sampled.double().numpy()])[None]
         parts.append(Maps(name, f"A pixel filter and its N-jet, σ = {sigma:.2f}", ["filter"], ["pixels", "N-jet"], values, "weight"))
-        parts.append(
-            Maps(
-                f"{name}_fine",
-                f"The same N-jet as a function, σ = {sigma:.2f}",
-                ["filter"],
-                ["N-jet"],
-                smooth[None, None].numpy(),
-                "weight",
-            )
-        )
-    columns = [Column("σ", "pixels", 2), Column("residual of the fit", digits=3), *(Column(f"α{i}{j}", digits=3) for i, j in _orders())]
+        title = f"The same N-jet as a function, σ = {sigma:.2f}"
+        parts.append(Maps(f"{name}_fine", title, ["filter"], ["N-jet"], smooth[None, None].numpy(), "weight"))
+    columns = [Column("σ", "pixels", 2), Column("residual of the fit", digits=3), *(Column(f"α{i}{j}", digits=3) for i, j in jet_orders(2))]
     return Finding([*parts, Table("alpha", "Coefficients", columns, rows)])
-
-
-def _orders() -> list[tuple[int, int]]:
-    from continua.filters import jet_orders
-
-    return list(jet_orders(2))
 
 
 # --- Figure 3 -----------------------------------------------------------------------------------------------------------
@@ -80,14 +65,18 @@ def _fig3a(runs: Runs) -> Finding:
         networks = [runs.ask(SCALES, [subject]).result for subject in runs.subjects(label)]
         typical = np.stack([scales.typical for scales in networks])
         names = [short_name(layer.name) for layer in networks[0].layers]
-        spread = typical.std(0, ddof=1) if len(networks) > 1 else None
-        series.append(Series(label, names, typical.mean(0), spread, style="both", colour=place))
+        series.append(_over_networks(label, names, typical, place))
         rising = float(np.mean([scales.correlation for scales in networks]))
         hypothesis = f"σ grows with depth in {label} (rank correlation {rising:+.2f})"
         claims.append(claim_above(hypothesis, rising, test="mean rank correlation of σ with depth"))
     axis = Axis("layer, from input to output")
     series.sort(key=lambda curve: -len(curve.x))  # who has all layers first: names stand in the order in which they first appear
     return Finding([Figure("sigma_by_depth", "Learned σ by depth", axis, Axis("σ", "pixels"), series)], claims)
+
+
+def _over_networks(label: str, x: Sequence[float] | Sequence[str], values: np.ndarray, place: int) -> Series:
+    """The mean of the rows, each of one network, with their standard deviation."""
+    return Series(label, x, values.mean(0), values.std(0, ddof=1) if len(values) > 1 else None, style="both", colour=place)
 
 
 def _fig3b(runs: Runs) -> Finding:
@@ -105,25 +94,17 @@ def _fig3c(runs: Runs) -> Finding:
     for place, label in enumerate(THREE):
         networks = [runs.ask(COMPLETION, [subject]).result for subject in runs.subjects(label)]
         values = 100 * np.array([completion.accuracies for completion in networks])
-        spread = values.std(0, ddof=1) if len(networks) > 1 else None
-        series.append(Series(label, networks[0].sizes, values.mean(0), spread, style="both", colour=place))
+        series.append(_over_networks(label, networks[0].sizes, values, place))
         at[label] = values.mean(0) / values.mean(0)[0]
     kept = {label: float(values[1:].mean()) for label, values in at.items()}
+    test = "difference of the shares kept, means over masks and seeds"
     claims = [
-        claim_above(
-            f"DCN-ODE keeps more of its accuracy under a mask than {other}",
-            kept["DCN-ODE"] - kept[other],
-            test="difference of the shares kept, means over masks and seeds",
-        )
+        claim_above(f"DCN-ODE keeps more of its accuracy under a mask than {other}", kept["DCN-ODE"] - kept[other], test=test)
         for other in THREE[:2]
     ]
     figure = Figure("accuracy", "Accuracy against the size of the mask", Axis("side of the mask", "pixels"), Axis("accuracy", "%"), series)
-    table = Table(
-        "kept",
-        "Share of the accuracy that is kept, mean over masks",
-        ["model", Column("kept", "%", 1)],
-        [[k, 100 * v] for k, v in kept.items()],
-    )
+    rows = [[label, 100 * share] for label, share in kept.items()]
+    table = Table("kept", "Share of the accuracy that is kept, mean over masks", ["model", Column("kept", "%", 1)], rows)
     return Finding([figure, table], claims)
 
 
@@ -137,7 +118,7 @@ def _maps(labels: Sequence[str]) -> Callable[[Runs], Finding]:
         for place, label in enumerate(labels):
             answer = runs.ask(COMPLETION, runs.subjects(label)[:1])
             d = answer.result.difference
-            parts += [_renamed(part, label, place) for part in answer.page.every(Maps)]
+            parts += [replace(maps, name=f"maps_{place}", title=f"{label}: {maps.title}") for maps in answer.page.every(Maps)]
             scaled = [t / max(d.times[-1], 1e-9) for t in d.times]
             look: Look = {"spread": "band", "style": "both" if len(d.times) < 5 else "line", "colour": place}
             curves.append(Series(label, scaled, d.mean, d.std, **look))
@@ -154,12 +135,7 @@ def _maps(labels: Sequence[str]) -> Callable[[Runs], Finding]:
     return ask
 
 
-def _renamed(maps: Maps, label: str, place: int) -> Maps:
-    return replace(maps, name=f"maps_{place}", title=f"{label}: {maps.title}")
-
-
 LOSS = 0.005  # of accuracy, which the paper allows for a saving
-ADAPTIVE = dict(method="dopri5", rtol=1e-3, atol=1e-3, steps=None)  # the cost is of interest where steps are chosen
 
 
 def _fig4b(runs: Runs) -> Finding:
@@ -171,9 +147,9 @@ def _fig4b(runs: Runs) -> Finding:
     template: dict[str, Figure] = {}
     for place, label in enumerate(("DCN-ODE", "ODE-Net")):
         answer = runs.ask(CONTRAST, runs.subjects(label, solver=ADAPTIVE)[:1])
-        for name in curves:
-            figure = next(part for part in answer.page.every(Figure) if part.name == name)
-            curves[name] += [_of(series, label, place) for series in figure.series]
+        template = {part.name: part for part in answer.page.every(Figure)}
+        for name, series in curves.items():
+            series += [replace(curve, name=f"{label}: {curve.name}", colour=place) for curve in template[name].series]
         by_mode = {curve.mode: np.array(curve.accuracy) for curve in answer.result.curves}
         gain[label] = float((by_mode["scaled"] - by_mode["naive"]).mean())
         kept[label] = float(by_mode["scaled"].mean() / answer.result.plain.accuracy)
@@ -183,19 +159,14 @@ def _fig4b(runs: Runs) -> Finding:
         )
         results[label] = answer.result
         parts += [f"{label}: {sentence[0].lower()}{sentence[1:]}" for sentence in savings(answer.result)]
-        template = {part.name: part for part in answer.page.every(Figure)}
-    figures = [Figure(name, template[name].title, template[name].x, template[name].y, series) for name, series in curves.items()]
+    figures = [replace(template[name], series=series) for name, series in curves.items()]
     cheaper = claim_that(
         f"scaling inputs and T of all blocks saves at least a third of DCN-ODE's evaluations for under {LOSS:.1%} of accuracy",
         _saves(results["DCN-ODE"]),
     )
+    test = "accuracy with T scaled minus without, mean over c"
     claims = [
-        claim_above(
-            f"scaling T of block 1 with c makes {label} more robust to contrast",
-            value,
-            test="accuracy with T scaled minus without, mean over c",
-        )
-        for label, value in gain.items()
+        claim_above(f"scaling T of block 1 with c makes {label} more robust to contrast", value, test=test) for label, value in gain.items()
     ]
     more = kept["DCN-ODE"] - kept["ODE-Net"]
     claims.append(claim_above("with T scaled, DCN-ODE keeps more of its accuracy than ODE-Net", more, test="difference of the shares kept"))
@@ -209,35 +180,14 @@ def _saves(result: Contrast) -> bool:
     return bool(fine) and min(fine) <= 2 / 3 * sum(result.plain.nfe)
 
 
-def _of(series: Series, label: str, place: int) -> Series:
-    return replace(series, name=f"{label}: {series.name}", colour=place)
-
-
 # --- Figure 5 -----------------------------------------------------------------------------------------------------------
 
 
 def _fig5(runs: Runs) -> Finding:
     answers = {label: runs.ask(RECONSTRUCTION, runs.subjects(decoder_label(label))[:1]).result for label in THREE}
-    first = answers["DCN-ODE"]
-    rows = [first.targets, *(answers[label].reconstructed for label in reversed(THREE))]
-    pictures = np.stack(rows).clip(0, 1)
-    values = np.moveaxis(pictures, 2, -1) if pictures.shape[2] == 3 else pictures[:, :, 0]
-    names = ["image", *reversed(THREE)]
-    shown = Maps(
-        "examples",
-        "Images and their reconstructions",
-        names,
-        [str(i + 1) for i in range(values.shape[1])],
-        values,
-        "intensity, 0 to 1",
-        one_scale=True,
-    )
-    table = Table(
-        "error",
-        "Error over all images looked at",
-        ["model", Column("mean squared error per pixel", digits=4)],
-        [[k, v.error] for k, v in answers.items()],
-    )
+    shown = examples_maps({"image": answers["DCN-ODE"].targets, **{label: answers[label].reconstructed for label in reversed(THREE)}})
+    rows = [[label, answer.error] for label, answer in answers.items()]
+    table = Table("error", "Error over all images looked at", ["model", Column("mean squared error per pixel", digits=4)], rows)
     return Finding([shown, table])
 
 
@@ -255,11 +205,8 @@ def _one_seed(settings: Mapping[str, Setting]) -> Mapping[str, Setting]:
 _ONE = _one_seed(PLAIN)
 _DECODED = next(study.settings for study in TABLES if study.id == "dcn/table2b")  # the same runs
 _MASKED = _looked_at("1,000 test images instead of 10,000")
-_CONTRAST = _one_seed(
-    _looked_at(
-        "1,000 test images instead of 10,000, solved by dopri5 at tolerance 1e-3 although trained with fixed steps", contrasts=3, limit=10
-    )
-)
+_DIMMED = "1,000 test images instead of 10,000, solved by dopri5 at tolerance 1e-3 although trained with fixed steps"
+_CONTRAST = _one_seed(_looked_at(_DIMMED, contrasts=3, limit=10))
 
 
 def _rows(*labels: str) -> Callable[[str], list[Row]]:

@@ -6,10 +6,10 @@ from typing import Any
 
 from continua.analysis import find_question
 from continua.models import model_entry
-from continua.report import Column, Figure, Maps, Part, PlusMinus, Printed, Table, overlaid
+from continua.report import Column, Maps, Part, PlusMinus, Printed, Table, overlaid
 from continua.studies.compare import claim_above, over_seeds
 from continua.studies.runs import Runs
-from continua.studies.study import FIXED_STEPS, Finding, Row, Setting, Study, smoke
+from continua.studies.study import ADAPTIVE, FIXED_STEPS, Finding, Row, Setting, Study, smoke
 
 PAPER = "ODE-Net features"
 NAMES = {"Residual Net": "residual_net", "Res-ODE Net": "res_ode_net", "ODE-only Net": "ode_only_net"}
@@ -26,7 +26,6 @@ FIGURE2: Mapping[str, tuple[float | None, float | None]] = {
     "ODE-only Net": (21.0, 0.45),
 }
 STEPS, TRANSFER = find_question("steps"), find_question("transfer")
-ADAPTIVE: Mapping[str, Any] = dict(method="dopri5", rtol=1e-3, atol=1e-3, steps=None)
 
 # A quarter of the width, a tenth of the images.
 SETTINGS: Mapping[str, Setting] = {
@@ -77,7 +76,7 @@ def _ode_rows(scale: str) -> list[Row]:
 
 
 def _table1(runs: Runs) -> Finding:
-    errors = {label: [100 - value for value in values] for label, values in runs.values("test_accuracy", 100).items()}
+    errors = runs.errors()
     rows, mean = [], {}
     for label, (error, steps) in TABLE1.items():
         counted = None
@@ -111,12 +110,9 @@ def _fig1(runs: Runs) -> Finding:
     parts: list[Part] = []
     for place, row in enumerate(_ode_rows(runs.scale)):
         page = runs.ask(STEPS, runs.subjects(row.label, solver=ADAPTIVE)[:1]).page
-        parts += [_own(part, row.label, place) for part in page.parts if not isinstance(part, str)]
+        named = [part for part in page.parts if not isinstance(part, str)]
+        parts += [replace(part, name=f"{part.name}_{place}", title=f"{row.label}: {part.title}") for part in named]
     return Finding(parts)
-
-
-def _own(part: Figure | Table | Maps, label: str, place: int) -> Part:
-    return replace(part, name=f"{part.name}_{place}", title=f"{label}: {part.title}")
 
 
 def _fig2(runs: Runs) -> Finding:
@@ -125,26 +121,16 @@ def _fig2(runs: Runs) -> Finding:
     page = overlaid({label: answer.page for label, answer in answers.items()})
     best = {label: max(answer.result.points, key=lambda point: point.accuracy) for label, answer in answers.items()}
     last = {label: answer.result.points[-1] for label, answer in answers.items()}
-    claims = [
-        claim_above(
-            f"mid-features of {label} transfer better than its last ones (best at {best[label].name})",
-            last[label].at - best[label].at,
-            test="time from the best features to the last",
-        )
-        for label in ("Res-ODE Net", "ODE-only Net")
-    ]
-    claims += [
-        claim_above(
-            f"{label} transfers better than Residual Net, each at its best",
-            best[label].accuracy - best["Residual Net"].accuracy,
-            test="difference of the best accuracies",
-        )
-        for label in ("Res-ODE Net", "ODE-only Net")
-    ]
+    claims, ahead = [], []
+    for label in ("Res-ODE Net", "ODE-only Net"):
+        mid = f"mid-features of {label} transfer better than its last ones (best at {best[label].name})"
+        claims.append(claim_above(mid, last[label].at - best[label].at, test="time from the best features to the last"))
+        more, test = best[label].accuracy - best["Residual Net"].accuracy, "difference of the best accuracies"
+        ahead.append(claim_above(f"{label} transfers better than Residual Net, each at its best", more, test=test))
     rows = [[label, 100 * best[label].accuracy, printed, best[label].name, at] for label, (printed, at) in FIGURE2.items()]
     columns = ["model", Column("best, ours", "%", 2), Column("best, printed", "%", 1), "where, ours", "t, printed"]
     table = Table("best", "The features that transfer best", columns, rows, "Chance and the number of images are in the sentences below.")
-    return Finding([table, *(part for part in page.parts if not isinstance(part, Maps))], claims)
+    return Finding([table, *(part for part in page.parts if not isinstance(part, Maps))], claims + ahead)
 
 
 STUDIES = [

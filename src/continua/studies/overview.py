@@ -12,11 +12,10 @@ from continua.analysis import curves_over_seeds, runs_page
 from continua.errors import ConfigError, DataError, unknown_name
 from continua.report import Figure, Link, Maps, Page, Part, Printed, Table, cell_text
 from continua.runs import RunView, run_folders, runs_folder
-from continua.studies.catalogue import KEPT, STUDIES, Written, find_studies, largest, written_studies
 from continua.studies.compare import Tally, verdict
-from continua.studies.reproduction import study_page
+from continua.studies.reproduction import KEPT, Written, largest, study_page, written_studies
 from continua.studies.runs import Places, Wanted, wanted_runs
-from continua.studies.study import SCALES, Study
+from continua.studies.study import SCALES, STUDIES, Study, find_studies
 from continua.train import RunOptions
 
 NOT_RUN = "not run"
@@ -219,19 +218,13 @@ def written_page(written: Written, folders: Mapping[str, Path]) -> Page:
 
 
 def _runs(groups: Mapping[str, Sequence[RunView]]) -> Iterable[Part]:
-    rows = [
-        [name, str(run.recipe.seed), len(run.epochs), _percent(run), result.get("test_loss"), result.get("parameters"), run.name]
-        for name, group in groups.items()
-        for run in group
-        for result in [run.result or {}]
-    ]
+    rows = []
+    for name, run in ((name, run) for name, group in groups.items() for run in group):
+        result = run.result or {}
+        accuracy = None if result.get("test_accuracy") is None else round(100 * result["test_accuracy"], 2)
+        rows.append([name, str(run.recipe.seed), len(run.epochs), accuracy, result.get("test_loss"), result.get("parameters"), run.name])
     columns = ["row", "seed", "epochs", "test accuracy (%)", "test loss", "parameters", "run"]
     return [Table("table", "Runs", columns, rows), *curves_over_seeds(groups)]
-
-
-def _percent(run: RunView) -> float | None:
-    accuracy = (run.result or {}).get("test_accuracy")
-    return None if accuracy is None else round(100 * accuracy, 2)
 
 
 def _own(part: Part, prefix: str) -> Part:

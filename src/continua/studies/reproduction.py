@@ -1,21 +1,36 @@
-"""Carry out a study: train what is missing, ask, compare, write. Whatever is finished is found again by its configuration."""
+"""Carry out a study: train what is missing, ask, compare, write; and what is on disk of those that were carried out, one's own or kept."""
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from continua.errors import ConfigError
 from continua.files import write_text
-from continua.report import VERSION, Entry, Maps, Page, RunOfEntry, entry_environment, to_plain, write_html, write_page
-from continua.runs import Run, describe_environment, identity, write_yaml
-from continua.studies.catalogue import KEPT, study_folder
+from continua.report import (
+    VERSION,
+    Entry,
+    Maps,
+    Page,
+    RunOfEntry,
+    entry_environment,
+    from_plain,
+    read_entry,
+    to_plain,
+    write_html,
+    write_page,
+)
+from continua.runs import Run, describe_environment, identity, runs_folder, write_yaml
 from continua.studies.compare import verdict
 from continua.studies.runs import Places, Runs, Train, Wanted, wanted_runs
-from continua.studies.study import Finding, Study
+from continua.studies.study import SCALES, STUDIES, Finding, Study
 from continua.train import RunOptions
+
+KEPT = Path("results")  # runs that are kept with the project, in folders one or two levels down
 
 
 @dataclass(frozen=True)
@@ -96,16 +111,10 @@ def _write(made: Reproduction) -> None:
         stale.unlink(missing_ok=True)
     write_page(made.page, made.folder, ("png", "svg"))
     write_html(made.page, made.folder / "page.html")
-    runs = [
-        {
-            "row": run.row.label,
-            "seed": run.recipe.seed,
-            "identity": identity(run.recipe),
-            "folder": run.run.folder.name,
-            "result": run.run.result,
-        }
-        for run in made.runs
-    ]
+    runs = []
+    for run in made.runs:
+        who = {"row": run.row.label, "seed": run.recipe.seed, "identity": identity(run.recipe)}
+        runs.append({**who, "folder": run.run.folder.name, "result": run.run.result})
     written = {
         "version": VERSION,
         "study": made.study.id,
@@ -142,3 +151,60 @@ def _copy_run(run: Run, target: Path) -> Path:
     write_text(target / run.environment.name, json.dumps(environment, indent=2) + "\n")
     shutil.copytree(run.best, target / "best", dirs_exist_ok=True)
     return target
+
+
+# --- on disk --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Written:
+    """A study as it was carried out and written."""
+
+    study: Study
+    entry: Entry
+
+    @property
+    def scale(self) -> str:
+        return self.entry.scale
+
+
+def study_folder(study: Study, scale: str, runs: "Path | None" = None) -> Path:
+    """Where a study is written: under the folder of all runs."""
+    return runs_folder(runs) / "studies" / study.id.replace("/", "-") / scale
+
+
+def written_studies(runs: "Path | None" = None, kept: Path = KEPT) -> dict[str, dict[str, Written]]:
+    """Every study that was carried out, by id and scale. One's own is taken before the kept one of the same scale."""
+    by_id: dict[str, dict[str, Written]] = {}
+    for study in STUDIES.values():
+        path = kept / f"{study.id}.json"
+        scales: dict[str, Written] = {}
+        if path.is_file() and (entry := read_entry(path)).study == study.id and entry.scale in SCALES:
+            scales[entry.scale] = Written(study, entry)
+        for scale in SCALES:
+            path = study_folder(study, scale, runs) / "results.json"
+            if path.is_file():
+                scales[scale] = Written(study, _read(path, study, scale))
+        if scales:
+            by_id[study.id] = scales
+    return by_id
+
+
+def largest(scales: Mapping[str, Written]) -> Written:
+    """The one at the largest scale: nearest to the paper."""
+    return scales[max(scales, key=SCALES.index)]
+
+
+def _read(path: Path, study: Study, scale: str) -> Entry:
+    try:
+        data = json.loads(path.read_text("utf-8"))
+        return from_plain(Entry, data["entry"] if data.get("version") == VERSION else _upgraded(data, study, scale))
+    except (ValueError, TypeError, KeyError) as error:
+        raise ConfigError(f"{path} cannot be read ({error}); `continua reproduce {study.id} --scale {scale}` writes it again") from None
+
+
+def _upgraded(data: Mapping[str, Any], study: Study, scale: str) -> dict[str, Any]:
+    """The entry that format 1 of results.json held: its claims were sentences among the notes, and stood beside it as data."""
+    words = {True: "holds", False: "fails", None: "undecided"}
+    claims = [{"hypothesis": claim["text"], "verdict": words[claim["holds"]]} for claim in data.get("claims", [])]
+    return {**data["entry"], "notes": [], "study": study.id, "scale": scale, "claims": claims}

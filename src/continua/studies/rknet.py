@@ -5,7 +5,7 @@ from functools import cache
 
 from continua.models import DenseNet, describe_model, model_entry
 from continua.report import Axis, Cell, Claim, Column, Figure, Printed, Series, Table
-from continua.studies.compare import claim_ahead, claim_that, over_seeds
+from continua.studies.compare import claim_ahead, claim_that, mean_series, over_seeds
 from continua.studies.runs import Runs
 from continua.studies.study import OF_FORMULAS, Finding, Row, Setting, Study, smoke
 
@@ -90,12 +90,11 @@ def _rows1(scale: str) -> list[Row]:
 
 
 def _table1(runs: Runs) -> Finding:
-    errors = {label: [100 - value for value in values] for label, values in runs.values("test_accuracy", 100).items()}
+    errors = runs.errors()
     rows = []
     for name, (flops, parameters, error) in TABLE1.items():
         rows.append([name, sizes(name)[0], flops, sizes(name)[1], parameters, over_seeds(errors.get(name, [])), error])
-    columns = ["model", *_columns()]
-    table = Table("error", "Error by stages", columns, rows)
+    table = Table("error", "Error by stages", ["model", *_columns()], rows)
     least = "IRKNet-4×1_4×1_4×1 has a lower error than ERKNet-7×1_7×1_7×1 with fewer parameters"
     claims = [
         _lower("more stages give a lower error (first and last ERKNet)", errors, *_ends("erknet")),
@@ -130,14 +129,13 @@ def _against_parameters(errors: Mapping[str, list[float]]) -> Figure:
         names = [name for name in TABLE1 if name.startswith(kind)]
         ours = [over_seeds(errors.get(name, [])) for name in names]
         x, label = [sizes(name)[1] for name in names], "ERKNet" if kind == "erknet" else "IRKNet"
-        y, spread = ([mean.value if mean else float("nan") for mean in ours], [mean.error if mean else float("nan") for mean in ours])
-        series.append(Series(label, x, y, spread, style="both", colour=place))
+        series.append(mean_series(label, x, ours, style="both", colour=place))
         series.append(Series(f"{label}, printed", x, [TABLE1[name][2] for name in names], style="both", dashed=True, colour=place))
     return Figure("against_parameters", "Error against parameters", Axis("parameters", "M"), Axis("test error", "%"), series)
 
 
 def _table2(runs: Runs) -> Finding:
-    errors = {label: [100 - value for value in values] for label, values in runs.values("test_accuracy", 100).items()}
+    errors = runs.errors()
     rows: list[list[Cell]] = [
         [name, None, flops, None, size, None, ten, None, hundred] for name, (flops, size, ten, hundred) in PEERS2.items()
     ]
@@ -161,11 +159,10 @@ def _rows2(scale: str) -> list[Row]:
 
 
 def _table3(runs: Runs) -> Finding:
-    accuracy = runs.values("test_accuracy", 100)
+    errors = runs.errors()
     rows = []
     for name, (flops, size, top1, top5) in TABLE3.items():
-        ours = over_seeds([100 - value for value in accuracy.get(name, [])])
-        rows.append([name, sizes(name)[0], flops, sizes(name)[1], size, ours, top1, top5])
+        rows.append([name, sizes(name)[0], flops, sizes(name)[1], size, over_seeds(errors.get(name, [])), top1, top5])
     columns = ["model", *_columns(), Column("top-5 error, printed", "%", 2)]
     return Finding([Table("error", "ImageNet, single crop", columns, rows)], [_counted(TABLE3)])
 

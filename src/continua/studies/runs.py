@@ -108,28 +108,28 @@ class Runs:
                 finished[wanted.row.label].append(wanted)
         return dict(finished)
 
-    def values(self, number: "str | Callable[[dict[str, Any]], float]", times: float = 1.0) -> dict[str, list[float]]:
+    def values(self, number: str, times: float = 1.0) -> dict[str, list[float]]:
         """A number of result.json for each row, one per seed: `runs.values("test_accuracy", 100)`."""
-        get = number if callable(number) else lambda result: result[number]
-        return {label: [times * float(get(wanted.run.result or {})) for wanted in row] for label, row in self.by_label.items()}
+        return {label: [times * float((wanted.run.result or {})[number]) for wanted in row] for label, row in self.by_label.items()}
+
+    def errors(self) -> dict[str, list[float]]:
+        """The test error of each row in per cent, one per seed."""
+        return {label: [100 - value for value in values] for label, values in self.values("test_accuracy", 100).items()}
 
     def subjects(self, label: str, solver: Mapping[str, Any] | None = None) -> list[Subject]:
         """The networks of a row, for an analysis; with another solver than they were trained with where one is given."""
         finished = self.by_label.get(label, [])
         if not finished:
             raise ConfigError(f"{self.study.id} has no finished run {label!r} to ask")
-        subjects = [self._subject(wanted.run) for wanted in finished]
-        return [replace(subject, solver=solver) for subject in subjects]  # to the store of answers, with another solver it is another one
+        how = self.options
+        read = [subject_of(run.run.folder, device=how.device, data_dir=how.data_dir, quiet=how.progress == "off") for run in finished]
+        return [replace(subject, solver=solver) for subject in read]  # to the store of answers, with another solver it is another one
 
     def ask(self, question: Question, subjects: Sequence[Subject], **options: object) -> Answer:
         """The answer of an analysis, from disk where it was asked before. The scale's own options come first, then these."""
         known = {name for name, *_ in question.option_fields()}
         chosen = {name: value for name, value in {**self.setting.look, **options}.items() if name in known}
         return answer(question, subjects, question.Options(**chosen), pictures=(), out=self.out / "analysis")
-
-    def _subject(self, run: Run) -> Subject:
-        how = self.options
-        return subject_of(run.folder, device=how.device, data_dir=how.data_dir, quiet=how.progress == "off")
 
 
 # --- training those that are missing ------------------------------------------------------------------------------------------
@@ -154,14 +154,10 @@ def sweep_trainer(name: str, *, on: str, jobs: int | None, runs: Path | None, ag
     """
 
     def train(missing: Sequence[Wanted], options: RunOptions) -> None:
+        names = [{"model": wanted.row.label, "seed": wanted.recipe.seed} for wanted in missing]
         cells = [
-            Cell(
-                identity(wanted.recipe),
-                {"model": wanted.row.label, "seed": wanted.recipe.seed},
-                wanted.recipe,
-                wanted.run.folder.absolute(),
-            )
-            for wanted in missing
+            Cell(identity(wanted.recipe), name, wanted.recipe, wanted.run.folder.absolute())
+            for name, wanted in zip(names, missing, strict=True)
         ]
         title = name.replace("/", "-")
         sweep = Sweep(title, Path(f"{title}.yaml"), tuple(cells), {}, (runs_folder(runs) / "sweeps" / title).absolute())

@@ -1,10 +1,10 @@
-"""A study: which runs, which question, which published values. Plain declarations; carrying them out is another file's business."""
+"""A study: which runs, which question, which published values, plain declarations; and all studies by their names."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from continua.errors import unknown_name
+from continua.errors import refuse_second, unknown_name
 from continua.report import Claim, Part, Printed
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ SCALES = ("smoke", "cpu", "paper")
 """How large a study is carried out, smallest first."""
 SMOKE_WORDS = "one epoch on a few embedded digits with tiny widths: this shows that the machinery works, and nothing else"
 FIXED_STEPS: Mapping[str, Any] = dict(method="rk4", steps=2, gradient="direct")
+ADAPTIVE: Mapping[str, Any] = dict(method="dopri5", rtol=1e-3, atol=1e-3, steps=None)  # where the cost of chosen steps is of interest
 
 
 @dataclass(frozen=True)
@@ -89,3 +90,26 @@ class Study:
         if scale not in self.settings:
             raise unknown_name(f"scale of {self.id}", scale, self.settings)
         return self.settings[scale]
+
+
+STUDIES: dict[str, Study] = {}
+"""All studies by name: those of the papers, and those that were registered since."""
+
+
+def register_study(study: Study) -> Study:
+    """Make a study known by its name, to `continua reproduce` and `continua report`; returns it. A second one of that name is refused."""
+    refuse_second("a study", study.id, STUDIES.setdefault(study.id, study).ask, study.ask)
+    STUDIES[study.id] = study
+    return study
+
+
+def find_study(name: str) -> Study:
+    """A study by its name."""
+    if name not in STUDIES:
+        raise unknown_name("study", name, STUDIES, see="`continua reproduce --list` shows all")
+    return STUDIES[name]
+
+
+def find_studies(name: str) -> list[Study]:
+    """One study, or all of a paper's."""
+    return [study for study in STUDIES.values() if study.id.startswith(f"{name}/")] or [find_study(name)]

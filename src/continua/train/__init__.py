@@ -22,10 +22,9 @@ from continua.runs import (
 from continua.runs import evaluate_run as evaluate
 from continua.train.loop import Interrupted, RunOptions, TrainingStopped
 from continua.train.start import resume, train
+from continua.train.sweeps.cells import Cell, Sweep, jobs_folder, load_sweep, read_statuses
 from continua.train.sweeps.driver import Outcome, cancel, run_sweep
-from continua.train.sweeps.executors import Executor, Local, Slurm
-from continua.train.sweeps.file import Cell, Sweep, load_sweep
-from continua.train.sweeps.status import jobs_folder, read_statuses
+from continua.train.sweeps.jobs import Executor, Local, Slurm
 from continua.train.sweeps.table import View, show_results, show_status, summary, write_results
 
 __all__ = [

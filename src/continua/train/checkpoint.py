@@ -7,11 +7,11 @@ import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from continua.errors import ContinuaError, ContinuaWarning
+from continua.files import Json
 from continua.models import write_synced
 
 KEPT = 2
@@ -22,7 +22,7 @@ class CheckpointError(ContinuaError):
     """No checkpoint could be written, or none could be read."""
 
 
-def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any], spare: int | None = None) -> Path:
+def save_checkpoint(folder: Path, step: int, state: Mapping[str, object], spare: int | None = None) -> Path:
     """Write the state after `step` steps; only then let go of all but the last two, and of the one after `spare` steps."""
     buffer = io.BytesIO()
     torch.save(dict(state), buffer)
@@ -47,7 +47,7 @@ def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any], spare: in
     return path
 
 
-def load_last_checkpoint(folder: Path) -> tuple[Path, dict[str, Any]]:
+def load_last_checkpoint(folder: Path) -> tuple[Path, Json]:
     """The newest checkpoint that is whole; a damaged one is passed over with a warning."""
     saved = checkpoints(folder)
     if not saved:
@@ -62,7 +62,7 @@ def load_last_checkpoint(folder: Path) -> tuple[Path, dict[str, Any]]:
     raise CheckpointError(f"none of the {len(saved)} checkpoints in {folder} can be read: {'; '.join(problems)}")
 
 
-def read_checkpoint(path: Path) -> dict[str, Any]:
+def read_checkpoint(path: Path) -> Json:
     """Tensors and plain data of a file whose checksum is right."""
     try:
         data = path.read_bytes()

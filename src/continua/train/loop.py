@@ -3,21 +3,21 @@ stopped anywhere goes on exactly as if it had not been."""
 
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
 from torch import Tensor
 
 from continua.data import Batch, Loader
 from continua.errors import ContinuaError
-from continua.runs import Evaluation, Recipe, Run, costs, evaluate, readable_errors, stored_identity
+from continua.files import Json
+from continua.runs import Evaluation, Recipe, Run, costs, evaluate, identity, readable_errors, stored_identity
 from continua.train.checkpoint import checkpoint_path, load_last_checkpoint, save_checkpoint
-from continua.train.devices import StopSignal
 from continua.train.metrics import EpochSums, Journal, Progress
 from continua.train.optimiser import AveragedWeights, Plateau, lr_factor, set_lr, sigmas
-from continua.train.step import Parts, Step, StepResult, laid_out
+from continua.train.step import Parts, Step, StopSignal, laid_out
 
 
 @dataclass(frozen=True)
@@ -48,23 +48,23 @@ class Interrupted(Exception):
 class Training:
     """One run: its state, and the steps that change it."""
 
-    def __init__(self, run: Run, recipe: Recipe, identity: str, parts: Parts, options: RunOptions, stop: StopSignal | None = None) -> None:
+    def __init__(self, run: Run, recipe: Recipe, parts: Parts, options: RunOptions, stop: StopSignal | None = None) -> None:
         """`stop`: whoever owns the process's signals says there when to stop; without it the loop owns them."""
-        self.run, self.recipe, self.identity, self.options = run, recipe, identity, options
+        self.run, self.recipe, self.identity, self.options = run, recipe, identity(recipe), options
         self.parts, self.fabric, self.net, self.optimiser = parts, parts.fabric, parts.net, parts.optimiser
         self.stop = stop or StopSignal()
         self.take_step = Step(parts, recipe, self.stop)
         self.journal = Journal(run, parts.fabric.is_global_zero, options.tensorboard)
         self.average = AveragedWeights(self.net, recipe.ema) if recipe.ema else None
         self.plateau, self.sums = Plateau(), EpochSums()
-        self.best: dict[str, Any] | None = None
+        self.best: Json | None = None
         self.epoch = self.batch = self.step = self.high_losses = 0
         self.good_step: int | None = None  # of the last checkpoint that was not written amid high losses
         self.first_loss: float | None = None
         self.seconds, self.lr = 0.0, recipe.optimiser.lr
         self._saved_at = self._clock = time.monotonic()
 
-    def fit(self) -> dict[str, Any]:
+    def fit(self) -> Json:
         """Train to the end and report. Raises Interrupted or TrainingStopped once all there is to save is saved."""
         batches, shown = len(self.parts.train), self.options.progress if self.fabric.is_global_zero else "off"
         with self.stop.listening(), Progress(shown, self.recipe.epochs, batches, self.epoch * batches + self.batch) as progress:
@@ -94,7 +94,7 @@ class Training:
                 self._save()
         return (self.sums.images - before) / max(1e-9, time.monotonic() - start)
 
-    def _end_epoch(self, speed: float) -> dict[str, Any]:
+    def _end_epoch(self, speed: float) -> Json:
         """Look at held-out images, choose, write the epoch's line, save."""
         recipe, sums, done = self.recipe, self.sums, self.epoch + 1
         held = self._watch(self.parts.holdout) if self.parts.holdout is not None else None
@@ -157,17 +157,14 @@ class Training:
         if result.retried is not None:
             factor, problem = result.retried
             self.journal.event("retried", self.epoch + 1, self.batch, tolerances_times=factor, diagnosis=problem)
-        if result.failure is None:
-            self._count(result)
-        else:
+        if result.failure is not None:
             self._skip(result.failure)
-        return result.stop
-
-    def _count(self, result: StepResult) -> None:
+            return result.stop
         self.sums.add(result)
         if self.average is not None:
             self.average.update()
         self._guard(result.total / max(1, result.images))
+        return result.stop
 
     def _skip(self, problem: str) -> None:
         policy = self.recipe.failure
@@ -203,7 +200,7 @@ class Training:
             save_checkpoint(self.run.checkpoints, self.step, self.state(), spare=self.good_step)
         self._saved_at = time.monotonic()
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Json:
         """Everything the rest of the training depends on, as tensors and plain data."""
         plain = {name: getattr(self, name) for name in _PLAIN}
         return plain | {
@@ -211,8 +208,8 @@ class Training:
             "net": self.net.state_dict(),
             "optimiser": self.optimiser.state_dict(),
             "average": None if self.average is None else self.average.state,
-            "plateau": self.plateau.state(),
-            "sums": self.sums.state(),
+            "plateau": asdict(self.plateau),
+            "sums": asdict(self.sums),
             "best": self.best,
             "metrics_length": self.run.metrics_length(),
             "random": torch.get_rng_state(),
@@ -246,7 +243,7 @@ class Training:
         state = self.net.state_dict() if self.average is None else self.average.state
         return {name: value.detach().cpu().clone() for name, value in state.items()}
 
-    def _finish(self) -> dict[str, Any]:
+    def _finish(self) -> Json:
         """Report on the test images with the weights that the recipe selects, and save these."""
         chosen = self.best if self.best is not None else {"epoch": self.epoch, "net": self._weights()}
         self.net.load_state_dict(chosen["net"])
@@ -264,7 +261,7 @@ class Training:
         }
         if self.fabric.is_global_zero:
             with readable_errors(self.run.best):
-                self.parts.task.save(self.net, self.run.best)
+                self.net.save_pretrained(self.run.best)
             self.run.write_json(self.run.result_file, result)
         return result
 
@@ -277,7 +274,7 @@ _SELECTIONS = {
 }
 
 
-def _shown(name: str, evaluation: Evaluation | None) -> dict[str, Any]:
+def _shown(name: str, evaluation: Evaluation | None) -> Json:
     if evaluation is None:
         return {}
     accuracy = {} if evaluation.accuracy is None else {f"{name}_accuracy": evaluation.accuracy}

@@ -3,10 +3,11 @@
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from continua.errors import ConfigError
+from continua.files import Json
 from continua.runs import Run
 from continua.train.step import StepResult
 
@@ -47,10 +48,6 @@ class EpochSums:
         """Costs as they are shown: the mean over batches that went well."""
         return [round(total / max(1, self.batches), 3) for total in totals]
 
-    def state(self) -> dict[str, Any]:
-        """As plain data, for a checkpoint."""
-        return asdict(self)
-
 
 def _added(totals: Sequence[float], costs: Sequence[float]) -> list[float]:
     return [total + cost for total, cost in zip(totals or [0.0] * len(costs), costs, strict=True)]
@@ -64,7 +61,7 @@ class Journal:
         self._open_board = _board_opener() if tensorboard and writes else None
         self._board: SummaryWriter | None = None
 
-    def line(self, line: Mapping[str, Any]) -> None:
+    def line(self, line: Json) -> None:
         """The numbers of an epoch."""
         if not self.writes:
             return
@@ -91,7 +88,7 @@ def _board_opener() -> "Callable[..., SummaryWriter]":
     return SummaryWriter
 
 
-def _scalars(line: Mapping[str, Any], prefix: str = "") -> "list[tuple[str, float]]":
+def _scalars(line: Json, prefix: str = "") -> "list[tuple[str, float]]":
     """Every number of a line by its path."""
     scalars: list[tuple[str, float]] = []
     for name, value in line.items():
@@ -147,7 +144,7 @@ class Progress:
             parts += [f"NFE {'/'.join(f'{n:.0f}' for n in nfe)}"] if any(nfe) else []
             self._bar.update(self._task, completed=self.done, description=f"epoch {epoch + 1}/{self.epochs}", now="  ".join(parts))
 
-    def epoch(self, line: Mapping[str, Any]) -> None:
+    def epoch(self, line: Json) -> None:
         """After every epoch."""
         if self.kind == "off":
             return

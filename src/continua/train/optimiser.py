@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import cos, inf, pi
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,10 +21,10 @@ def build_optimiser(net: nn.Module, recipe: Optimiser) -> torch.optim.Optimizer:
     factors = {"scales": recipe.scale_lr_factor, "evolution": recipe.evolution_lr_factor, "weights": 1.0}
     groups = []
     for name, parameters in parameter_groups(net).items():
-        decay = decays[name]
-        own = dict(weight_decay=recipe.weight_decay if decay is None else decay, lr_factor=factors[name], name=name)
+        decay, factor = decays[name], factors[name]
+        decay = recipe.weight_decay if decay is None else decay
         if parameters:
-            groups.append({"params": parameters, "lr": recipe.lr * factors[name], **own})
+            groups.append(dict(params=parameters, lr=recipe.lr * factor, weight_decay=decay, lr_factor=factor, name=name))
     if not groups:
         raise ConfigError("this network has no parameters that train")
     if recipe.kind == "adamw":
@@ -116,10 +115,6 @@ class Plateau:
         self.bad += 1
         if self.bad > schedule.patience:
             self.bad, self.drops = 0, self.drops + 1
-
-    def state(self) -> dict[str, Any]:
-        """As plain data, for a checkpoint."""
-        return asdict(self)
 
 
 # --- the average of the weights -----------------------------------------------------------------------------------------

@@ -2,33 +2,30 @@
 
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 from torch import nn
 
+from continua.blocks import ODEBlock, norms_over_batches, share_batch_statistics
 from continua.data import DataSet, Loader, load
 from continua.errors import ConfigError, ContinuaError, ContinuaWarning
-from continua.runs import (
-    Recipe,
-    Run,
-    RunView,
-    chosen_device,
-    describe_environment,
-    identity,
-    reported_split,
-    resolve,
-    run_folder,
-    task_of,
-)
-from continua.train.devices import StopSignal, launch_fabric, made_parallel, readable_rank_errors
+from continua.files import Json
+from continua.machine import prepare_process
+from continua.runs import Recipe, Run, RunView, chosen_device, describe_environment, reported_split, resolve, run_folder, task_of
 from continua.train.loop import RunOptions, Training
 from continua.train.optimiser import build_optimiser
-from continua.train.step import Parts, trained_ode_blocks
+from continua.train.step import Parts, StopSignal, trained_ode_blocks
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
+
+N = TypeVar("N", bound=nn.Module)
+PRECISIONS: dict[str, Literal["32-true", "bf16-mixed"]] = {"float32": "32-true", "bfloat16": "bf16-mixed"}
 
 
 def train(
@@ -79,7 +76,7 @@ def _lead(run: Run, recipe: Recipe, options: RunOptions, stop: StopSignal | None
     """The rank that writes."""
     try:
         parts = assemble(recipe, options, fabric)
-        training = Training(run, recipe, identity(recipe), parts, options, stop)
+        training = Training(run, recipe, parts, options, stop)
     except ContinuaError:
         if new:
             run.config.unlink(missing_ok=True)  # nothing has begun: the same command, put right, must find the folder free
@@ -103,13 +100,13 @@ def _lead(run: Run, recipe: Recipe, options: RunOptions, stop: StopSignal | None
 def _follow(run: Run, recipe: Recipe, options: RunOptions, stop: StopSignal | None, fabric: "Fabric") -> None:
     """The other ranks: the same training, without writing."""
     parts = assemble(recipe, options, fabric)
-    training = Training(run, recipe, identity(recipe), parts, options, stop)
+    training = Training(run, recipe, parts, options, stop)
     if not parts.fabric.broadcast(None):
         training.restore()
     training.fit()
 
 
-def _warn_of_changes(run: Run, described: dict[str, Any]) -> None:
+def _warn_of_changes(run: Run, described: Json) -> None:
     before = RunView(run.folder).environment
     for name in ("threads", "ranks", "device"):
         if before and before.get(name) != described[name]:
@@ -170,3 +167,66 @@ def track_energies(net: nn.Module, recipe: Recipe) -> None:
     weighed = [name for name, weight in weights.items() if weight]
     for block in trained_ode_blocks(net):
         block.track_energies(*weighed)
+
+
+# --- where it runs: one process, or one per device started by torchrun. Everything of Lightning Fabric is chosen here --------
+
+
+def world_size() -> int:
+    """Ranks that torchrun has started; 1 without it."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def launch_fabric(device: str, precision: str, timeout: float) -> "Fabric":
+    """Fabric for this process, if it can compute in `precision`. A rank that waits for another one for more than `timeout` s gives up."""
+    from lightning_fabric import Fabric
+    from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+    from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
+    from lightning_fabric.strategies.ddp import DDPStrategy
+
+    if device == "cpu":
+        prepare_process(precision)
+    ranks = world_size()
+    options: dict[str, Any] = dict(accelerator=device, precision=PRECISIONS[precision])
+    if ranks == 1:
+        # Named explicitly: inside a Slurm job Fabric would otherwise expect to have been started by srun.
+        fabric = Fabric(devices=1, plugins=LightningEnvironment(), **options)
+    else:
+        here = int(os.environ.get("LOCAL_WORLD_SIZE", ranks))
+        strategy = DDPStrategy(process_group_backend="nccl" if device == "cuda" else "gloo", timeout=timedelta(seconds=timeout))
+        fabric = Fabric(devices=here, num_nodes=ranks // here, strategy=strategy, plugins=TorchElasticEnvironment(), **options)
+    fabric.launch()
+    return fabric
+
+
+def made_parallel(net: N) -> N:
+    """Batch norm over the batches of all ranks. Only where every rank takes the same steps: else their statistics would not meet."""
+    if not norms_over_batches(net):
+        return net
+    adaptive = [name for name, module in net.named_modules() if isinstance(module, ODEBlock) and module.solver.steps is None]
+    if adaptive:
+        raise ConfigError(
+            f"BatchNorm over several ranks needs fixed steps, as each rank would choose its own in {adaptive[0] or 'this network'}; "
+            "set model_options.solver.steps, or train on one device"
+        )
+    share_batch_statistics(net)
+    return net
+
+
+@contextmanager
+def readable_rank_errors() -> Iterator[None]:
+    """When another rank is gone, what the communication library says about it, as an error that says what to do."""
+    try:
+        yield
+    except RuntimeError as error:
+        text = str(error)
+        if isinstance(error, ContinuaError) or world_size() == 1 or not any(word in text for word in _LOST):
+            raise
+        rank = os.environ.get("RANK", "?")
+        raise ContinuaError(
+            f"rank {rank} lost contact with another rank, which has stopped or hangs ({text.splitlines()[0][:160]}); "
+            "look at that rank's own message, then go on with --resume (the number of ranks may differ)"
+        ) from error
+
+
+_LOST = ("Connection closed", "Connection reset", "Timed out", "timed out", "timeout", "Broken pipe", "gloo", "NCCL", "ProcessGroup")

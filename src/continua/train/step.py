@@ -4,10 +4,12 @@ A batch whose solve, loss or gradient is no good changes nothing; the recipe's p
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import signal
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import isfinite
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,11 +20,39 @@ from continua.data import Batch, Loader
 from continua.errors import SolverError
 from continua.models import Network
 from continua.runs import Recipe, Task, costs
-from continua.train.devices import StopSignal
 from continua.train.optimiser import gradient_norm
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
+
+Handler = Callable[[int, FrameType | None], object] | int | None  # of a signal
+
+
+class StopSignal:
+    """SIGTERM or SIGINT (Ctrl-C) asks the loop to finish its step and save. A second one ends the process at once."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    @contextmanager
+    def listening(self) -> Iterator["StopSignal"]:
+        before: dict[int, Handler] = {}
+
+        def note(number: int, frame: FrameType | None) -> None:
+            self.number = number
+            for known, handler in before.items():
+                signal.signal(known, handler)
+
+        try:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                before[number] = signal.signal(number, note)
+        except ValueError:  # not the main thread: whoever owns the process handles its signals
+            before.clear()
+        try:
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 @dataclass

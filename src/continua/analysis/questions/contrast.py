@@ -15,14 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from continua.analysis.accuracy import Batches, Measured, black, measured
-from continua.analysis.question import DataOptions, Question, register_question
-from continua.analysis.subject import Keep, Subject, ask_anew, no_progress
+from continua.analysis.measure import Measured, black, kept, measured
+from continua.analysis.question import DataOptions, Keep, Question, Subject, ask_anew, no_progress, register_question
 from continua.blocks import ODEBlock
 from continua.errors import ConfigError, unknown_name
 from continua.models import Network
 from continua.options import option
 from continua.report import Axis, Column, Figure, Look, Page, Part, Series, Table
+from continua.runs import Batches
 
 MODES = {
     "naive": "images × c",
@@ -79,13 +79,13 @@ def contrast(
     values = list(contrasts) if contrasts is not None else log_spaced()
     modes = modes_of(model) if modes is None else list(modes)
     _check(model, modes)
-    plain = _kept(keep, "plain", lambda: measured(model, batches))
+    plain = kept(keep, "plain", lambda: measured(model, batches))
     advance(1)
     curves = []
     for mode in modes:
         points: list[Measured] = []
         for c in values:
-            points.append(_kept(keep, f"{mode} {c!r}", lambda c=c, mode=mode: _measured_at(model, batches, mode, c, zero, per_sample)))
+            points.append(kept(keep, f"{mode} {c!r}", lambda c=c, mode=mode: _measured_at(model, batches, mode, c, zero, per_sample)))
             advance(1)
         curves.append(Curve(mode, [m.accuracy for m in points], [m.nfe for m in points], [m.failed for m in points]))
     return Contrast(values, plain.images, plain, curves)
@@ -128,10 +128,6 @@ def _dimmed(images: Tensor, c: float, zero: "Tensor | float") -> Tensor:
     return zero + c * (images - zero)
 
 
-def _kept(keep: Keep, name: str, make: Callable[[], Measured]) -> Measured:
-    return Measured(**keep(name, lambda: vars(make())))
-
-
 @dataclass(frozen=True)
 class Options(DataOptions):
     """Which images, which contrasts."""
@@ -159,7 +155,7 @@ def ask(subject: Subject, options: Options) -> Contrast:
             images,
             contrasts=values,
             modes=modes,
-            zero=black(subject.preprocess),
+            zero=black(subject.run.preprocess),
             per_sample=options.per_sample,
             keep=subject.keep,
             advance=advance,
@@ -167,14 +163,13 @@ def ask(subject: Subject, options: Options) -> Contrast:
 
 
 def present(result: Contrast) -> Page:
-    first = f"{result.images:,} images; accuracy {result.plain.accuracy:.2%} as they are."
     axis = Axis("contrast c", log=True)
     curves = {curve.mode: curve for curve in result.curves}
     # Line styles tell the modes apart, so that colours can tell runs apart where several are compared.
     looks: dict[str, Look] = {"naive": {}, "scaled": {"dashed": True}, "inputs": {"style": "both"}}
     accuracy = [Series(MODES[mode], result.contrasts, 100 * np.array(curve.accuracy), **looks[mode]) for mode, curve in curves.items()]
     parts: list[Part] = [
-        first,
+        f"{result.images:,} images; accuracy {result.plain.accuracy:.2%} as they are.",
         *savings(result),
         Figure("accuracy", "Accuracy against contrast", axis, Axis("accuracy", "%", limits=(0, 100)), accuracy),
     ]
@@ -196,12 +191,12 @@ def present(result: Contrast) -> Page:
     return Page("Contrast", [*parts, Table("contrast", "All values", columns, rows)])
 
 
-def savings(result: Contrast, loss: float = 0.005) -> list[str]:
-    """A sentence on the cheapest c that costs less than `loss` of accuracy when inputs and T of all blocks are scaled."""
+def savings(result: Contrast) -> list[str]:
+    """A sentence on the cheapest c that costs less than half a per cent of accuracy when inputs and T of all blocks are scaled."""
     curve = next((curve for curve in result.curves if curve.mode == "inputs" and any(result.plain.nfe)), None)
     if curve is None:
         return []
-    fine = [i for i, accuracy in enumerate(curve.accuracy) if accuracy > result.plain.accuracy - loss and not curve.failed[i]]
+    fine = [i for i, accuracy in enumerate(curve.accuracy) if accuracy > result.plain.accuracy - 0.005 and not curve.failed[i]]
     if not fine:
         return ["No c leaves the accuracy within 0.5 % when inputs and T of all blocks are scaled."]
     best = min(fine, key=lambda i: sum(curve.nfe[i]))
@@ -211,13 +206,4 @@ def savings(result: Contrast, loss: float = 0.005) -> list[str]:
     ]
 
 
-QUESTION = register_question(
-    Question(
-        "contrast",
-        "Contrast: accuracy and cost when images are c times as bright, and when integration time follows c (DCN §3.3, Fig. 4b).",
-        Options,
-        ask,
-        present,
-        version=2,
-    )
-)
+register_question(Question("contrast", __doc__ or "", Options, ask, present, version=2))

@@ -10,16 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from continua.analysis.accuracy import Batches
-from continua.analysis.question import DataOptions, Question, register_question
+from continua.analysis.question import DataOptions, Question, Subject, no_progress, register_question
 from continua.analysis.stream import StreamedArrays, read_arrays
-from continua.analysis.subject import Images, Subject, no_progress
 from continua.blocks import ODEBlock
 from continua.data import CATALOGUE, take_per_class
 from continua.errors import ConfigError
 from continua.models import Network
 from continua.options import option
 from continua.report import Axis, Column, Figure, Look, Page, Series, Table
+from continua.runs import Batches, Images
 
 Pool = Literal["head", "plain"]
 Made = tuple[Callable[[], np.ndarray], np.ndarray]  # how the features of a batch are made, and its labels
@@ -272,7 +271,7 @@ class FeatureOptions(DataOptions):
 
     times: int = option(21, "how many times, evenly from the start to the end of the block's interval")
     block: int | None = option(None, "which block, from 0 (default: the last with time; without time, all)")
-    pool: Literal["head", "plain"] = option("head", "head: after the norm and activation of the head; plain: the state itself")
+    pool: Pool = option("head", "head: after the norm and activation of the head; plain: the state itself")
     image_size: int | None = option(None, "resize images to this side first (default: that of the run's own data)")
 
 
@@ -285,11 +284,11 @@ class Options(FeatureOptions):
 
 def images_for(subject: Subject, options: FeatureOptions, per_class: int | None = None) -> "ResizedImages":
     """The images of the options, at the size the network was trained on. Batches are small: each image has many states."""
-    size = options.batch_size or min(BATCH, subject.batch_size)
+    size = options.batch_size or min(BATCH, subject.run.batch_size)
     images = subject.images(options, batch_size=size)
     if per_class is not None:
         split = take_per_class(images.split, per_class, classes=images.classes)
-        images = Images(split, min(size, len(split)), subject.preprocess, subject.device, images.classes)
+        images = Images(split, min(size, len(split)), subject.run.preprocess, subject.run.device, images.classes)
     own = CATALOGUE[subject.data].shape[-1] if subject.data in CATALOGUE else None
     return ResizedImages(images, options.image_size or own)
 
@@ -331,39 +330,20 @@ def ask(subject: Subject, options: Options) -> Described:
 def present(result: Described) -> Page:
     axis = Axis("time t" if result.timed else "depth, input to last block")
     look: Look = {"style": "line" if result.timed else "both"}
-    text = f"{result.images:,} images, {result.width} features at {len(result.points)} points"
-    figure = Figure(
-        "dimensions",
-        "Effective dimensions of the features",
-        axis,
-        Axis("dimensions"),
-        [Series("features", result.points, result.dimensions, **look)],
-    )
+    written = f", written to `{result.file}`." if result.file else "."
+    text = f"{result.images:,} images, {result.width} features at {len(result.points)} points{written}"
+    curve = Series("features", result.points, result.dimensions, **look)
     share = Series("features", result.points, 100 * np.array(result.separation), **look)
-    between = Figure("separation", "Variance between classes", axis, Axis("share of all variance", "%"), [share])
+    figures = [
+        Figure("dimensions", "Effective dimensions of the features", axis, Axis("dimensions"), [curve]),
+        Figure("separation", "Variance between classes", axis, Axis("share of all variance", "%"), [share]),
+    ]
     columns = ["point", Column("mean norm", digits=3), Column("dimensions", digits=1), Column("between classes", "%", 1)]
     rows = [
         (name, norm, dims, 100 * part)
         for name, norm, dims, part in zip(result.names, result.norm, result.dimensions, result.separation, strict=True)
     ]
-    return Page(
-        "Features",
-        [
-            text + (f", written to `{result.file}`." if result.file else "."),
-            figure,
-            between,
-            Table("features", "All points", columns, rows),
-        ],
-    )
+    return Page("Features", [text, *figures, Table("features", "All points", columns, rows)])
 
 
-QUESTION = register_question(
-    Question(
-        "features",
-        "Features of images at any time: the pooled state h(t) of an ODE block from one solve, or the state after each residual block.",
-        Options,
-        ask,
-        present,
-        version=2,
-    )
-)
+register_question(Question("features", __doc__ or "", Options, ask, present, version=2))

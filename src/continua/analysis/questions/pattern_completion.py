@@ -1,20 +1,20 @@
 """Pattern completion: accuracy with the centre masked out, and how far features of masked and intact images differ (DCN §3.2)."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from continua.analysis.accuracy import Batches, black, measured
-from continua.analysis.question import DataOptions, Question, register_question
-from continua.analysis.subject import Keep, Subject, ask_anew, no_progress
+from continua.analysis.measure import Measured, black, kept, measured
+from continua.analysis.question import DataOptions, Keep, Question, Subject, ask_anew, no_progress, register_question
 from continua.blocks import ODEBlock
 from continua.errors import ConfigError
 from continua.models import Network
 from continua.options import option
 from continua.report import Axis, Column, Figure, Maps, Page, Series, Table
+from continua.runs import Batches
 
 
 @dataclass(frozen=True)
@@ -104,17 +104,24 @@ def pattern_completion(
     if first is None:
         raise ConfigError("there are no images to look at; the batches are empty")
     sizes = list(sizes) if sizes is not None else default_sizes(min(first[0].shape[-2:]))
-    accuracies, failed, images = [], [], 0
+    points: list[Measured] = []
     for size in sizes:
-        piece = keep(f"mask {size}", lambda size=size: vars(measured(model, batches, lambda given: masked(given, size, zero))))
-        accuracies.append(piece["accuracy"])
-        failed.append(piece["failed"])
-        images = piece["images"]
+        points.append(kept(keep, f"mask {size}", lambda size=size: measured(model, batches, lambda given: masked(given, size, zero))))
         advance(1)
     difference = completion(model, batches, mask=mask, block=block, times=times, images=trajectories, zero=zero)
     advance(1)
     shown = _example(model, batches, mask, block, example, channel, zero)
-    return PatternCompletion(images, sizes, accuracies, failed, block, isinstance(model.blocks[block], ODEBlock), mask, difference, shown)
+    return PatternCompletion(
+        images=points[-1].images if points else 0,
+        sizes=sizes,
+        accuracies=[point.accuracy for point in points],
+        failed=[point.failed for point in points],
+        block=block,
+        continuous=isinstance(model.blocks[block], ODEBlock),
+        mask=mask,
+        difference=difference,
+        example=shown,
+    )
 
 
 @torch.no_grad()
@@ -198,22 +205,10 @@ class Options(DataOptions):
 
 def ask(subject: Subject, options: Options) -> PatternCompletion:
     images = subject.images(options)
-    sizes = options.sizes or default_sizes(min(images.first(1)[0].shape[-2:]))
+    sizes = options.sizes or tuple(default_sizes(min(images.first(1)[0].shape[-2:])))
+    own, zero = replace(options, sizes=sizes).own(), black(subject.run.preprocess)
     with subject.progress("masks", len(sizes) + 1) as advance:
-        return pattern_completion(
-            subject.model,
-            images,
-            sizes=sizes,
-            mask=options.mask,
-            block=options.block,
-            times=options.times,
-            trajectories=options.trajectories,
-            example=options.example,
-            channel=options.channel,
-            zero=black(subject.preprocess),
-            keep=subject.keep,
-            advance=advance,
-        )
+        return pattern_completion(subject.model, images, zero=zero, keep=subject.keep, advance=advance, **own)
 
 
 def present(result: PatternCompletion) -> Page:
@@ -251,13 +246,4 @@ def present(result: PatternCompletion) -> Page:
     return Page("Pattern completion", [text, accuracy, difference, inside, maps, table])
 
 
-QUESTION = register_question(
-    Question(
-        "pattern_completion",
-        "Pattern completion: accuracy with the centre masked out, and how far features of masked and intact images differ (DCN §3.2).",
-        Options,
-        ask,
-        present,
-        version=2,
-    )
-)
+register_question(Question("pattern_completion", __doc__ or "", Options, ask, present, version=2))

@@ -1,19 +1,18 @@
 """Reconstruction: images beside what a decoder makes of their features, and its error (DCN Table 2b, Fig. 5)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import nn
 
-from continua.analysis.accuracy import Batches
-from continua.analysis.question import DataOptions, Question, register_question
-from continua.analysis.subject import Subject, no_progress
+from continua.analysis.question import DataOptions, Question, Subject, no_progress, register_question
 from continua.errors import ConfigError
 from continua.models import Reconstructor
 from continua.options import option
 from continua.report import Axis, Figure, Maps, Page, Series
+from continua.runs import Batches
 
 
 @dataclass(frozen=True)
@@ -69,31 +68,18 @@ def ask(subject: Subject, options: Options) -> Reconstruction:
 def present(result: Reconstruction) -> Page:
     density, edges = np.histogram(result.errors, bins=30, density=True)
     middles = (edges[:-1] + edges[1:]) / 2
-    spread = Figure(
-        "errors",
-        "Error of each image",
-        Axis("mean squared error per pixel"),
-        Axis("density"),
-        [Series("images", middles, density, style="steps")],
-    )
+    histogram = Series("images", middles, density, style="steps")
+    spread = Figure("errors", "Error of each image", Axis("mean squared error per pixel"), Axis("density"), [histogram])
     text = f"Mean squared error per pixel {result.error:.5f} over {result.images:,} images."
-    return Page("Reconstruction", [text, examples_maps(result), spread])
+    return Page("Reconstruction", [text, examples_maps({"image": result.targets, "reconstructed": result.reconstructed}), spread])
 
 
-def examples_maps(result: Reconstruction, name: str = "examples") -> Maps:
-    """Images in the first row, reconstructions below."""
-    pictures = np.stack([result.targets, result.reconstructed]).clip(0, 1)  # (2, image, channel, height, width)
+def examples_maps(rows: Mapping[str, np.ndarray]) -> Maps:
+    """Images (image, channel, y, x) and what was made of them, each in a row of its own."""
+    pictures = np.stack(list(rows.values())).clip(0, 1)  # (row, image, channel, height, width)
     values = np.moveaxis(pictures, 2, -1) if pictures.shape[2] == 3 else pictures[:, :, 0]
     columns = [str(place + 1) for place in range(pictures.shape[1])]
-    return Maps(name, "Images and their reconstructions", ["image", "reconstructed"], columns, values, "intensity, 0 to 1", one_scale=True)
+    return Maps("examples", "Images and their reconstructions", list(rows), columns, values, "intensity, 0 to 1", one_scale=True)
 
 
-QUESTION = register_question(
-    Question(
-        "reconstruction",
-        "Reconstruction: images beside what a decoder makes of their features, and its error (DCN Table 2b, Fig. 5).",
-        Options,
-        ask,
-        present,
-    )
-)
+register_question(Question("reconstruction", __doc__ or "", Options, ask, present))

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from continua.analysis.question import Question, register_question
-from continua.analysis.statistics import ks_distance, rank_correlation, skewness
-from continua.analysis.subject import Subject
+from continua.analysis.measure import ks_distance, rank_correlation, skewness
+from continua.analysis.question import Question, Subject, register_question
 from continua.blocks import ODEBlock
 from continua.errors import ConfigError
-from continua.filters import NJet, ScheduledNJet
+from continua.filters import Evolved, Filter, NJet, ScheduledNJet
 from continua.models import Network
 from continua.options import option
 from continua.report import Axis, Column, Figure, Page, Part, Series, Table
@@ -25,6 +24,11 @@ class LayerScale:
     block: int | None
     sigma: np.ndarray
     times: list[float]
+
+    @property
+    def typical(self) -> float:
+        """The median of its σ."""
+        return float(np.median(self.sigma))
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ class Scales:
     @property
     def typical(self) -> np.ndarray:
         """One σ per layer: its median."""
-        return np.array([float(np.median(layer.sigma)) for layer in self.layers])
+        return np.array([layer.typical for layer in self.layers])
 
 
 def scales(model: Network, *, times: int = 21, bins: int = 40, least: int = 20) -> Scales:
@@ -74,9 +78,8 @@ def scales(model: Network, *, times: int = 21, bins: int = 40, least: int = 20) 
     for layer in layers:
         if not layer.times and layer.sigma.size >= least:
             groups.setdefault("outside blocks" if layer.block is None else f"block {layer.block + 1}", []).append(layer.sigma.ravel())
-    typical = [float(np.median(layer.sigma)) for layer in layers]
     distributions = [distribution(np.concatenate(values), where, bins) for where, values in groups.items()]
-    return Scales(layers, distributions, rank_correlation(np.arange(len(layers)), typical))
+    return Scales(layers, distributions, rank_correlation(np.arange(len(layers)), [layer.typical for layer in layers]))
 
 
 def distribution(sigma: np.ndarray, where: str = "", bins: int = 40) -> Distribution:
@@ -106,16 +109,27 @@ def _depth(name: str) -> int:
     return 2 * int(place) + (part == "transitions") if part in ("blocks", "transitions") and place.isdigit() else -1
 
 
+def block_of(name: str) -> int | None:
+    """The index of the block that a layer of this name is in; None where it is in none."""
+    part, place, *_ = [*name.split("."), ""]
+    return int(place) if part == "blocks" and place.isdigit() else None
+
+
+def interval_of(model: Network, name: str, filter: Filter) -> tuple[float, float] | None:
+    """From when to when a layer is used: its ODE block's times, else those its filter was made for; None where neither says."""
+    index = block_of(name)
+    block = model.blocks[index] if index is not None else None
+    if isinstance(block, ODEBlock):
+        return float(block.t0), float(block.t1)
+    return filter.interval if isinstance(filter, Evolved | ScheduledNJet) else None
+
+
 @torch.no_grad()
 def _layer(model: Network, name: str, module: NJet | ScheduledNJet, times: int) -> LayerScale:
-    parts = name.split(".")
-    block = int(parts[1]) if parts[0] == "blocks" and len(parts) > 1 and parts[1].isdigit() else None
-    label = name.removesuffix(".filter")
+    block, label = block_of(name), name.removesuffix(".filter")
     if isinstance(module, NJet):
         return LayerScale(label, block, module.sigma.detach().cpu().double().numpy(), [])
-    here = model.blocks[block] if block is not None else None
-    start, end = (here.t0, here.t1) if isinstance(here, ODEBlock) else module.interval
-    grid = torch.linspace(float(start), float(end), times)
+    grid = torch.linspace(*(interval_of(model, name, module) or module.interval), times)
     sigma = torch.stack([torch.as_tensor(module.sigma_at(t)).reshape(()) for t in grid])
     return LayerScale(label, block, sigma.cpu().double().numpy(), grid.tolist())
 
@@ -141,7 +155,7 @@ def present(result: Scales) -> Page:
     depth = Figure(
         "sigma_by_depth", "Learned σ by depth", Axis("layer, from input to output"), pixels, [Series("σ", names, typical, style="both")]
     )
-    rows = [(layer.name, layer.sigma.size, float(np.median(layer.sigma)), layer.sigma.min(), layer.sigma.max()) for layer in result.layers]
+    rows = [(layer.name, layer.sigma.size, layer.typical, layer.sigma.min(), layer.sigma.max()) for layer in result.layers]
     columns = ["layer", "values", *(Column(f"{what} σ", "pixels", 3) for what in ("median", "least", "largest"))]
     parts: list[Part] = [first, depth, Table("layers", "Layers", columns, rows)]
     moving = [layer for layer in result.layers if layer.times]
@@ -181,12 +195,10 @@ def short_name(name: str) -> str:
     return " ".join(numbered)
 
 
-QUESTION = register_question(
-    Question(
-        "scales",
-        "Learned scales: σ of every N-jet layer by depth, and how the σ_ji of each block are distributed (DCN §3.2, Fig. 3a and 3b).",
-        Options,
-        ask,
-        present,
-    )
-)
+def conv_name(name: str) -> str:
+    """`blocks.0.field.convs.1` -> `block 1 conv 2`."""
+    first, _, number = short_name(name).rpartition(" convs ")
+    return f"{first} conv {int(number) + 1}" if first else number
+
+
+register_question(Question("scales", __doc__ or "", Options, ask, present))

@@ -12,14 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from continua.analysis.accuracy import Batches
-from continua.analysis.question import DataOptions, Question, register_question
-from continua.analysis.subject import Subject, no_progress
+from continua.analysis.question import DataOptions, Question, Subject, no_progress, register_question
 from continua.blocks import IRKStep, Period, RKStep
 from continua.errors import ConfigError
 from continua.models import Network, familiar_method
 from continua.options import option
 from continua.report import Axis, Column, Figure, Maps, Page, Part, Series, Table
+from continua.runs import Batches
 
 
 @dataclass(frozen=True)
@@ -252,13 +251,4 @@ def _relative(matrix: np.ndarray) -> np.ndarray:
     return matrix / largest if largest > 0 else matrix
 
 
-QUESTION = register_question(
-    Question(
-        "stages",
-        "What a Runge–Kutta network learned as a method: increments through depth, effective step sizes, "
-        "who reads whom, stages left out (RKNet).",
-        Options,
-        ask,
-        present,
-    )
-)
+register_question(Question("stages", __doc__ or "", Options, ask, present))

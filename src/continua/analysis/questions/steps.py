@@ -8,17 +8,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from continua.analysis.accuracy import Batches
-from continua.analysis.question import DataOptions, Question, register_question
-from continua.analysis.statistics import rank_correlation
-from continua.analysis.subject import Images, Subject, no_progress
+from continua.analysis.measure import rank_correlation
+from continua.analysis.question import DataOptions, Question, Subject, no_progress, register_question
 from continua.blocks import ODEBlock
 from continua.data import Augmentation
 from continua.errors import ConfigError
 from continua.models import Network
-from continua.ode import SolverConfig
 from continua.options import option
 from continua.report import Axis, Column, Figure, Maps, Page, Part, PlusMinus, Series, Table
+from continua.runs import Batches, Images
 
 BATCH = 64  # images under way together: many enough for the convolutions, few enough for the processor's cache
 
@@ -78,21 +76,20 @@ def steps(model: Network, batches: Batches, *, shown: int = 5, advance: Callable
         advance(len(names))
     if not labels:
         raise ConfigError("there are no images to count steps of; the batches are empty or used up")
-    counted = Steps(
-        _described(blocks[0].solver),
-        **{name: np.concatenate(counts) for name, counts in costs.items()},
+    totals = {name: np.concatenate(counts) for name, counts in costs.items()}
+    tried = (totals["accepted"] + totals["rejected"]).sum(1)
+    solver_used = blocks[0].solver
+    return Steps(
+        f"{solver_used.tableau.name}, rtol {solver_used.rtol:g}, atol {solver_used.atol:g}",
+        **totals,
         labels=np.concatenate(labels),
         predictions=np.concatenate(predictions),
         margins=np.concatenate(margins).astype(np.float64),
         field_calls=calls,
         seconds=seconds,
-        most=[],
-        least=[],
+        most=np.argsort(-tried, kind="stable")[:shown].tolist(),  # of equally demanding images, the first ones
+        least=np.argsort(tried, kind="stable")[:shown].tolist(),
     )
-    order = np.argsort(counted.tried, kind="stable")
-    # Of equally demanding images, the first ones.
-    most = np.argsort(-counted.tried, kind="stable")[:shown]
-    return replace(counted, most=most.tolist(), least=order[:shown].tolist())
 
 
 def per_image(model: Network, **solver: Any) -> Network:
@@ -104,10 +101,6 @@ def per_image(model: Network, **solver: Any) -> Network:
     if any(isinstance(block, ODEBlock) and block.solver.steps is not None for block in net.blocks):
         raise ConfigError("this network takes a fixed number of steps for every image; choose adaptive ones: steps=None, method='dopri5'")
     return net.eval()
-
-
-def _described(solver: SolverConfig) -> str:
-    return f"{solver.tableau.name}, rtol {solver.rtol:g}, atol {solver.atol:g}"
 
 
 # --- the command --------------------------------------------------------------------------------------------------------
@@ -123,7 +116,7 @@ class Options(DataOptions):
 
 
 def ask(subject: Subject, options: Options) -> Steps:
-    images = subject.images(options, batch_size=options.batch_size or min(BATCH, subject.batch_size))
+    images = subject.images(options, batch_size=options.batch_size or min(BATCH, subject.run.batch_size))
     solver: dict[str, object] = {} if options.tolerance is None else dict(rtol=options.tolerance, atol=options.tolerance)
     if options.method is not None:
         solver |= dict(method=options.method, steps=None)
@@ -205,13 +198,4 @@ def _relation(result: Steps) -> str:
     return f"{words}; with being right: {rank_correlation(tried, right):+.2f} (accuracy {right.mean():.2%})."
 
 
-QUESTION = register_question(
-    Question(
-        "steps",
-        "Steps per image: how many steps the solver takes for each image of a set, and for which it takes most "
-        "(Carrara et al. 2019, Table 1).",
-        Options,
-        ask,
-        present,
-    )
-)
+register_question(Question("steps", __doc__ or "", Options, ask, present))

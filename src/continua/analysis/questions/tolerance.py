@@ -6,16 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from continua.analysis.question import DataOptions, Question, register_question
-from continua.analysis.subject import Keep, Subject, ask_anew, no_progress
+from continua.analysis.measure import evaluated
+from continua.analysis.question import DataOptions, Keep, Question, Subject, ask_anew, no_progress, register_question
 from continua.blocks import ODEBlock
 from continua.errors import ConfigError
 from continua.models import Network
 from continua.ode import SolverConfig
 from continua.options import option
 from continua.report import Axis, Column, Figure, Page, Part, Series, Table
-from continua.runs import Batches, evaluate
+from continua.runs import Batches
 
+COSTS = ("accuracy", "nfe", "seconds", "failed")  # of a setting, as measured
 TOLERANCES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 FIXED = ("rk4:1", "rk4:2", "rk4:4")
 
@@ -70,27 +71,15 @@ def tolerance(
     for name, changes in settings:
         pieces.append(keep(name, lambda changes=changes: _measure(model.with_solver(**changes).eval(), batches)))
         advance(1)
-    reference = np.array(pieces[0]["predictions"])
+    predictions = [np.array(piece["predictions"]) for piece in pieces]
+    same = [float((predicted == predictions[0]).mean()) for predicted in predictions]
     solver = block.solver
     trained = f"{solver.tableau.name}, " + (f"{solver.steps} steps" if solver.steps else f"rtol {solver.rtol:g}, atol {solver.atol:g}")
-    return Tolerance(
-        len(reference),
-        trained,
-        [
-            Setting(
-                name,
-                changes["method"],
-                changes.get("rtol"),
-                changes["steps"],
-                piece["accuracy"],
-                float((np.array(piece["predictions"]) == reference).mean()),
-                piece["nfe"],
-                piece["seconds"],
-                piece["failed"],
-            )
-            for (name, changes), piece in zip(settings, pieces, strict=True)
-        ],
-    )
+    positions = [
+        Setting(name, changes["method"], changes.get("rtol"), changes["steps"], same=share, **{key: piece[key] for key in COSTS})
+        for (name, changes), share, piece in zip(settings, same, pieces, strict=True)
+    ]
+    return Tolerance(len(predictions[0]), trained, positions)
 
 
 def _settings(
@@ -114,11 +103,8 @@ def _settings(
 
 def _measure(net: Network, batches: Batches) -> dict[str, Any]:
     """Predictions (−1 where the solve failed), accuracy, cost and time of one setting."""
-    measured = evaluate(net, batches)
-    if not measured.images:
-        raise ConfigError("there are no images to look at; the batches are empty, or an iterator that was used up")
-    nfe = measured.nfe_per_image or [0.0] * len(net.blocks)
-    return dict(predictions=measured.predictions, accuracy=measured.accuracy, nfe=nfe, seconds=measured.seconds, failed=measured.failed)
+    whole, short = evaluated(net, batches)
+    return dict(predictions=whole.predictions, accuracy=short.accuracy, nfe=short.nfe, seconds=whole.seconds, failed=short.failed)
 
 
 # --- the command --------------------------------------------------------------------------------------------------------
@@ -136,15 +122,7 @@ class Options(DataOptions):
 def ask(subject: Subject, options: Options) -> Tolerance:
     images = subject.images(options)
     with subject.progress("speed and accuracy", len(options.tolerances) + len(options.fixed)) as advance:
-        return tolerance(
-            subject.model,
-            images,
-            tolerances=options.tolerances,
-            method=options.method,
-            fixed=options.fixed,
-            keep=subject.keep,
-            advance=advance,
-        )
+        return tolerance(subject.model, images, keep=subject.keep, advance=advance, **options.own())
 
 
 def present(result: Tolerance) -> Page:
@@ -165,21 +143,15 @@ def present(result: Tolerance) -> Page:
     series = [Series(name, [sum(s.nfe) for s in group], [100 * s.accuracy for s in group], style="both") for name, group in groups.items()]
     dial = Figure("dial", "Accuracy for the evaluations paid", Axis("evaluations of f per image"), Axis("accuracy", "%"), series)
     rows = [(s.name, 100 * s.accuracy, 100 * s.same, sum(s.nfe), 1000 * s.seconds / result.images, s.failed) for s in [*adaptive, *fixed]]
-    columns = [
-        "solver",
-        Column("accuracy", "%", 2),
-        Column("same class as the first", "%", 2),
-        Column("NFE", digits=1),
-        Column("time per image", "ms", 2),
-        "failed",
-    ]
+    columns = ["solver", Column("accuracy", "%", 2), Column("same class as the first", "%", 2), Column("NFE", digits=1)]
+    columns += [Column("time per image", "ms", 2), "failed"]
     return Page("Tolerance", [*parts, dial, Table("tolerance", "Every setting", columns, rows)])
 
 
-def _advice(result: Tolerance, loss: float = 0.005) -> list[str]:
+def _advice(result: Tolerance) -> list[str]:
     """The cheapest setting that costs less than half a per cent of accuracy against the first."""
     first = result.settings[0]
-    fine = [setting for setting in result.settings if setting.accuracy > first.accuracy - loss and not setting.failed]
+    fine = [setting for setting in result.settings if setting.accuracy > first.accuracy - 0.005 and not setting.failed]
     if not fine:
         return []
     best = min(fine, key=lambda setting: sum(setting.nfe))
@@ -189,12 +161,4 @@ def _advice(result: Tolerance, loss: float = 0.005) -> list[str]:
     ]
 
 
-QUESTION = register_question(
-    Question(
-        "tolerance",
-        "The dial of speed and accuracy: accuracy, evaluations of f and time as the tolerance or the method changes, without retraining.",
-        Options,
-        ask,
-        present,
-    )
-)
+register_question(Question("tolerance", __doc__ or "", Options, ask, present))

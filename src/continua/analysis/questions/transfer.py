@@ -6,9 +6,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from continua.analysis.question import Question, register_question
+from continua.analysis.question import Keep, Question, Subject, ask_anew, no_progress, register_question
 from continua.analysis.questions.features import FeatureOptions, Features, chosen_times, features, images_for
-from continua.analysis.subject import Keep, Subject, ask_anew, no_progress
 from continua.analysis.svm import fit_linear_machines
 from continua.errors import ConfigError
 from continua.options import option
@@ -72,15 +71,14 @@ def transfer(
     jobs         processes (−1: one per core), which share all times and folds; the values of C of a fold follow one another, as each
                  machine is a good start for the next
     """
+    from sklearn.model_selection import StratifiedKFold
+
     labels = np.asarray(taken.labels)
     _check(labels, cs, folds)
     cs = sorted(map(float, cs))
-    splits = _folds(labels, folds)
+    splits: list[Fold] = list(StratifiedKFold(folds).split(np.zeros(len(labels)), labels))
     done = {name: _stored(keep, name) for name in taken.names}
-    for name, piece in done.items():
-        if piece is not None:
-            advance(len(cs) * len(splits) + 1)
-            done[name] = piece
+    advance((len(cs) * len(splits) + 1) * sum(piece is not None for piece in done.values()))
     open_points = [(name, values) for name, values in zip(taken.names, taken.values, strict=True) if done[name] is None]
     places = dict(zip(taken.names, taken.points, strict=True))
     for name, piece in _searched(open_points, labels, cs, splits, standardise, solver, jobs, advance):
@@ -152,12 +150,6 @@ def _accuracies(
     return [float(np.mean(machine.predict(asked) == labels[test])) for machine in machines]
 
 
-def _folds(labels: np.ndarray, folds: int) -> list[Fold]:
-    from sklearn.model_selection import StratifiedKFold
-
-    return list(StratifiedKFold(folds).split(np.zeros(len(labels)), labels))
-
-
 def _check(labels: np.ndarray, cs: Sequence[float], folds: int) -> None:
     names, counts = np.unique(labels, return_counts=True)
     if (names < 0).any():
@@ -185,9 +177,7 @@ class Options(FeatureOptions):
     cs: tuple[float, ...] = option(CS, "values of C")
     folds: int = option(5, "folds of the cross-validation")
     standardise: bool = option(False, "features to mean 0 and variance 1")
-    solver: Literal["together", "liblinear"] = option(
-        "together", "together: all classes at once; liblinear: scikit-learn's LinearSVC, slower"
-    )
+    solver: Solver = option("together", "together: all classes at once; liblinear: scikit-learn's LinearSVC, slower")
     jobs: int = option(-1, "processes (-1: one per core)")
 
 
@@ -227,13 +217,8 @@ def present(result: Transfer) -> Page:
         (point.name, PlusMinus(100 * point.accuracy, error), point.best_c, 100 * point.retrained, *(100 * score for score in point.scores))
         for point, error in zip(result.points, spread, strict=True)
     ]
-    columns = [
-        "features",
-        Column("cross-validated", "%", 2),
-        "best C",
-        Column("retrained", "%", 2),
-        *(Column(f"C = {c:g}", "%", 2) for c in result.cs),
-    ]
+    columns = ["features", Column("cross-validated", "%", 2), "best C", Column("retrained", "%", 2)]
+    columns += [Column(f"C = {c:g}", "%", 2) for c in result.cs]
     return Page(
         "Transfer",
         [
@@ -245,14 +230,4 @@ def present(result: Transfer) -> Page:
     )
 
 
-QUESTION = register_question(
-    Question(
-        "transfer",
-        "Transfer: how well a linear SVM tells the classes of another data set from the features at each time "
-        "(Carrara et al. 2019, Fig. 2).",
-        Options,
-        ask,
-        present,
-        version=2,
-    )
-)
+register_question(Question("transfer", __doc__ or "", Options, ask, present, version=2))

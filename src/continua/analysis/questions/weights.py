@@ -9,12 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from continua.analysis.question import Question, register_question
-from continua.analysis.questions.scales import short_name
-from continua.analysis.subject import Subject
-from continua.blocks import ODEBlock
+from continua.analysis.question import Question, Subject, register_question
+from continua.analysis.questions.scales import conv_name, interval_of
 from continua.errors import ConfigError
-from continua.filters import RDA, Evolved, Filter, FilterConv2d, Grid, ScheduledNJet
+from continua.filters import RDA, FilterConv2d, Grid
 from continua.models import Network
 from continua.options import option
 from continua.report import Axis, Figure, Maps, Page, Part, Series
@@ -96,12 +94,12 @@ def synthetic(size: int = 33, times: int = 6) -> list[Synthetic]:
 
 @torch.no_grad()
 def _layer(model: Network, name: str, conv: FilterConv2d, times: int, channel: int, kernels: int, points: int) -> LayerPath:
-    parts = name.split(".")
-    block = model.blocks[int(parts[1])] if parts[0] == "blocks" else None
-    start, end = (block.t0, block.t1) if isinstance(block, ODEBlock) else _interval(conv.filter)
+    interval = interval_of(model, name, conv.filter)
+    if interval is None:
+        raise ConfigError(f"a {type(conv.filter).__name__} outside a block does not say from when to when it changes")
     if not 0 <= channel < conv.out_channels:
         raise ConfigError(f"{name} has output channels 0 … {conv.out_channels - 1}; got channel={channel}")
-    shown, curve = np.linspace(start, end, times).tolist(), np.linspace(start, end, points).tolist()
+    shown, curve = np.linspace(*interval, times).tolist(), np.linspace(*interval, points).tolist()
     state = conv.filter.state()
     host = conv.filter.read_host(state)
 
@@ -112,13 +110,6 @@ def _layer(model: Network, name: str, conv: FilterConv2d, times: int, channel: i
     first = _same_size([at(t)[channel, :kernels] for t in shown]).transpose(1, 0, 2, 3)
     norms = [float(w.norm()) for w in along]
     return LayerPath(name, channel, shown, first, curve, norms, np.array([centre_of_mass(w) for w in along]))
-
-
-def _interval(filter: Filter) -> tuple[float, float]:
-    """From when to when a filter outside any block changes."""
-    if not isinstance(filter, Evolved | ScheduledNJet):
-        raise ConfigError(f"a {type(filter).__name__} outside a block does not say from when to when it changes")
-    return filter.interval
 
 
 def centre_of_mass(w: Tensor) -> tuple[float, float]:
@@ -184,13 +175,13 @@ def present(result: Weights) -> Page:
     parts: list[Part] = [_summary(result)]
     for layer in result.layers:
         rows = [f"from channel {index}" for index in range(len(layer.kernels))]
-        name, columns = _label(layer), [f"t = {t:.2g}" for t in layer.times]
+        name, columns = conv_name(layer.name), [f"t = {t:.2g}" for t in layer.times]
         title = f"{name}: kernels to channel {layer.channel} over t"
         parts.append(Maps(f"kernels_{layer.name.replace('.', '_')}", title, rows, columns, layer.kernels, "weight"))
-    norms = [Series(_label(layer), layer.curve_times, np.array(layer.norm) / layer.norm[0]) for layer in result.layers]
+    norms = [Series(conv_name(layer.name), layer.curve_times, np.array(layer.norm) / layer.norm[0]) for layer in result.layers]
     parts.append(Figure("norm", "Norm of a layer's weights along t", Axis("t"), Axis("norm, relative to t = 0"), norms))
     ways = [
-        Series(f"{_label(layer)}, {axis}", layer.curve_times, layer.centre[:, place], dashed=place == 1, colour=index)
+        Series(f"{conv_name(layer.name)}, {axis}", layer.curve_times, layer.centre[:, place], dashed=place == 1, colour=index)
         for index, layer in enumerate(result.layers)
         for place, axis in enumerate("yx")
     ]
@@ -203,30 +194,15 @@ def present(result: Weights) -> Page:
     return Page("Weights", parts)
 
 
-def _label(layer: LayerPath) -> str:
-    """`blocks.0.field.convs.1` -> `block 1 conv 2`."""
-    first, _, number = short_name(layer.name).rpartition(" convs ")
-    return f"{first} conv {int(number) + 1}" if first else number
-
-
 def _summary(result: Weights) -> str:
     changes = [abs(layer.norm[-1] / layer.norm[0] - 1) if layer.norm[0] else float("nan") for layer in result.layers]
     most = int(np.nanargmax(changes))
     layer = result.layers[most]
     moved = float(np.hypot(*(layer.centre[-1] - layer.centre[0])))
     return (
-        f"{len(result.layers)} layer(s) whose weights change with t. The norm changes most in {_label(layer)}: "
+        f"{len(result.layers)} layer(s) whose weights change with t. The norm changes most in {conv_name(layer.name)}: "
         f"{100 * (layer.norm[-1] / layer.norm[0] - 1):+.1f} % by the end, its centre of mass by {moved:.2f} pixels."
     )
 
 
-QUESTION = register_question(
-    Question(
-        "weights",
-        "Weights over depth: kernels of each layer at several t, their norm and centre of mass along the way "
-        "(ANODEV2 Fig. 1, 4, 5; Fig. 3).",
-        Options,
-        ask,
-        present,
-    )
-)
+register_question(Question("weights", __doc__ or "", Options, ask, present))

@@ -1,15 +1,172 @@
-"""The options of Runge–Kutta networks, and the periods they describe."""
+"""The options of Runge–Kutta networks, the rules that their periods keep, and how the paper writes them.
 
+A name such as ERKNet-3×2_4×1_2×5_1×1-AB (RKNet §3.2 and table 2) has one term s×r per period: s stages, r time-steps. Suffix A:
+attentional transition, B: bottleneck. Rules 1–4 (§3.3) say when a block is a Runge–Kutta time-step.
+"""
+
+import re
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal, Self
 
 from continua.blocks import Style
 from continua.errors import ConfigError
+from continua.files import Json
 from continua.models.config import ClassifierConfig, Options
-from continua.models.rknet.names import parse_stages, plain_stages
-from continua.models.rknet.rules import PeriodShape, rule_1, rule_2, rule_3, rule_4
+from continua.ode import find_method
 from continua.options import option
+
+Terms = tuple[tuple[int, int], ...]
+EXAMPLE = "3x2_4x1_2x5_1x1"
+NAME = re.compile(r"(?P<kind>[EI])RKNet-(?P<stages>[^-]+)(?:-(?P<suffix>.*))?", re.IGNORECASE)
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """A network as the paper's name says it. `str()` prints the name."""
+
+    implicit: bool
+    terms: Terms
+    attention: bool = False
+    bottleneck: bool = False
+
+    def __str__(self) -> str:
+        suffix = "A" * self.attention + "B" * self.bottleneck
+        stages = "_".join(f"{s}×{r}" for s, r in self.terms)
+        return f"{'I' if self.implicit else 'E'}RKNet-{stages}" + (f"-{suffix}" if suffix else "")
+
+
+def parse_name(name: str) -> Spelling:
+    """`ERKNet-7x1_6x1_6x1` or `IRKNet-5×1_5×1_5×1-AB`."""
+    match = NAME.fullmatch(name.strip())
+    suffix = (match["suffix"] or "").upper() if match else ""
+    if match is None or (match["suffix"] is not None and suffix not in ("A", "B", "AB")):
+        raise ConfigError(f"{name!r} is not a network's name; expected ERKNet- or IRKNet-{EXAMPLE}, then nothing, -A, -B or -AB")
+    return Spelling(match["kind"].upper() == "I", parse_stages(match["stages"]), "A" in suffix, "B" in suffix)
+
+
+def parse_stages(stages: "str | Sequence[Sequence[int]]") -> Terms:
+    """((3, 2), (4, 1)) from "3x2_4x1", "3×2_4×1" or [[3, 2], [4, 1]]."""
+    try:
+        pairs = [_term(term) for term in stages.split("_")] if isinstance(stages, str) else [tuple(map(int, term)) for term in stages]
+        if not pairs or any(len(pair) != 2 or min(pair) < 1 for pair in pairs):
+            raise ValueError
+    except (TypeError, ValueError):
+        raise ConfigError(
+            f"stages={stages!r}; expected one term per period, stages × time-steps, each at least 1, such as '{EXAMPLE}'"
+        ) from None
+    return tuple((s, r) for s, r in pairs)
+
+
+def _term(term: str) -> tuple[int, ...]:
+    """(3, 2) from "3x2"; nothing where it is no term."""
+    match = re.fullmatch(r"\s*(\d+)\s*[x×X]\s*(\d+)\s*", term)
+    return tuple(map(int, match.groups())) if match else ()
+
+
+def plain_stages(terms: Terms) -> str:
+    """The terms as an option: "3x2_4x1"."""
+    return "_".join(f"{s}x{r}" for s, r in terms)
+
+
+def spelled(name: str) -> tuple[str, Json] | None:
+    """The registered model and the options that a name of the paper stands for; None where it is not meant as one."""
+    if re.match(r"[ei]rknet(-|\W?\d|_\d)", name.strip(), re.IGNORECASE) is None:  # also with a space or _ in place of the hyphen
+        return None
+    read = parse_name(name)
+    options = dict(stages=plain_stages(read.terms), attention=read.attention, bottleneck=read.bottleneck)
+    return ("irknet" if read.implicit else "erknet"), options
+
+
+# --- rules ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PeriodShape:
+    """A period that keeps the rules: s stages of m growths of k channels, r time-steps."""
+
+    growth: int
+    m: int
+    stages: int
+    steps: int = 1
+
+    @property
+    def channels(self) -> int:
+        """Of y_n: m·k (rule 1)."""
+        return self.m * self.growth
+
+
+class BrokenRule(ConfigError):
+    """A block that is not a Runge–Kutta step; `rule` is the number of the rule, `nearest` the setting closest to the one asked for."""
+
+    def __init__(self, rule: int, period: int, problem: str, nearest: str) -> None:
+        super().__init__(f"period {period + 1} breaks rule {rule} of RKNets: {problem}; nearest valid: {nearest}")
+        self.rule, self.period, self.nearest = rule, period, nearest
+
+
+def rule_1(period: int, channels: int, growth: int) -> int:
+    """m: y_n has m·k channels."""
+    if channels % growth or channels < growth:
+        options = sorted({max(1, channels // growth), -(-channels // growth)}, key=lambda m: abs(m * growth - channels))
+        nearest = " or ".join(f"{m * growth} channels (m = {m})" for m in options)
+        raise BrokenRule(1, period, f"y_n has {channels} channels, not a multiple of the growth rate k = {growth}", nearest)
+    return channels // growth
+
+
+def rule_2(period: int, channels: int, growth: int, m: int) -> None:
+    """m successive growths are a group, which is added to y_n."""
+    if m * growth != channels:
+        problem = (
+            f"m = {m} growths of k = {growth} channels make groups of {m * growth}, which cannot be added to y_n of {channels} channels"
+        )
+        raise BrokenRule(2, period, problem, f"m = {max(1, round(channels / growth))}")
+
+
+def rule_2_even(period: int, widths: list[int]) -> int:
+    """k: all growths of a period have the same width."""
+    if len(set(widths)) > 1:
+        usual = Counter(widths).most_common(1)[0][0]
+        odd = next(index for index, width in enumerate(widths) if width != usual)
+        problem = f"growth {odd + 1} has {widths[odd]} channels and most have {usual}, so that m successive growths are no group of m·k"
+        raise BrokenRule(2, period, problem, f"k = {usual} in every growth")
+    return widths[0]
+
+
+def rule_3(period: int, growths: int, m: int) -> int:
+    """s: there are m·s growths."""
+    if growths % m or growths < m:
+        options = sorted({max(1, growths // m), -(-growths // m)}, key=lambda s: (abs(s * m - growths), -s))
+        nearest = " or ".join(f"{s * m} growths ({s} stage{'s' if s > 1 else ''})" for s in options)
+        raise BrokenRule(3, period, f"{growths} growths are no whole number of groups of m = {m}", nearest)
+    return growths // m
+
+
+def rule_4(period: int, m: int, growth: int) -> None:
+    """IRKNets have m = 1."""
+    if m != 1:
+        raise BrokenRule(4, period, f"an implicit step has m = 1, and here m = {m}", f"m = 1, so y_n has k = {growth} channels")
+
+
+# --- textbook methods -------------------------------------------------------------------------------------------------
+
+EXPLICIT = {1: "euler", 2: "heun", 4: "rk4", 6: "fehlberg45", 7: "dopri5"}
+IMPLICIT = {1: "gauss2", 2: "gauss4", 3: "radau5"}
+
+
+def familiar_method(stages: int, implicit: bool) -> tuple[str, list[list[float]]]:
+    """Name and matrix a_ij of a known method with as many stages; where there is none, ones wherever such a method may have a number."""
+    name = (IMPLICIT if implicit else EXPLICIT).get(stages)
+    if name is not None:
+        return name, [list(row) for row in find_method(name).a]
+    kind = "implicit" if implicit else "explicit"
+    return f"any {kind} method", [[1.0 if implicit or j < i else 0.0 for j in range(stages)] for i in range(stages)]
+
+
+# --- options ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,19 +213,29 @@ class RKConfig(ClassifierConfig):
 
     def style(self) -> Style:
         """Norm, activation and dropout of all layers."""
-        return Style(
-            norm=self.norm,
-            activation=self.activation,
-            dropout=self.dropout,
-            memory_efficient=self.memory_efficient,
-            norm_eps=self.norm_eps,
-            norm_momentum=self.norm_momentum,
-            norm_groups=self.norm_groups,
-        )
+        return Style(**{item.name: getattr(self, item.name) for item in fields(Style)})
 
     def shapes(self) -> list[PeriodShape]:
         """The periods that the options describe, rules 1–4 checked."""
-        return period_shapes(self)
+        stages, growths = self.stages, self.growths
+        if (stages is None) == (growths is None):
+            raise ConfigError(f"stages={stages!r} and growths={growths!r}; give one: stages '7x1_6x1_6x1', or the growths of each period")
+        terms = parse_stages(stages) if stages is not None else tuple((0, 1) for _ in growths or ())
+        count = len(terms)
+        wide = None if self.channels is None else _each("channels", self.channels, count)
+        given = None if self.m is None else _each("m", self.m, count)
+        shapes = []
+        for index, ((s, r), k) in enumerate(zip(terms, _each("growth", self.growth, count), strict=True)):
+            least = 1 if wide is None else rule_1(index, wide[index], k)
+            m = least if given is None else given[index]
+            if wide is not None:
+                rule_2(index, wide[index], k, m)
+            if isinstance(self, IRKConfig):
+                rule_4(index, m, k)
+            if growths is not None:
+                s = rule_3(index, _each("growths", growths, count)[index], m)
+            shapes.append(PeriodShape(k, m, s, r))
+        return shapes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,30 +253,6 @@ class IRKConfig(RKConfig):
     loops: int = option(1, "how often all stages are renewed; see continua.blocks.Clique")
     order: Literal["gauss-seidel", "jacobi"] = option("gauss-seidel", "in which order: gauss-seidel or jacobi")
     state_in_update: bool = option(False, "y_n is read again when stages are renewed")
-
-
-def period_shapes(config: RKConfig) -> list[PeriodShape]:
-    """The periods that a configuration describes, rules 1–4 checked."""
-    stages, growths = config.stages, config.growths
-    if (stages is None) == (growths is None):
-        raise ConfigError(f"stages={stages!r} and growths={growths!r}; give one: stages '7x1_6x1_6x1', or the growths of each period")
-    terms = parse_stages(stages) if stages is not None else tuple((0, 1) for _ in growths or ())
-    count = len(terms)
-    rates = _each("growth", config.growth, count)
-    wide = None if config.channels is None else _each("channels", config.channels, count)
-    given = None if config.m is None else _each("m", config.m, count)
-    shapes = []
-    for index, ((s, r), k) in enumerate(zip(terms, rates, strict=True)):
-        own = given[index] if given is not None else 1 if wide is None else rule_1(index, wide[index], k)
-        if wide is not None:
-            rule_1(index, wide[index], k)
-            rule_2(index, wide[index], k, own)
-        if isinstance(config, IRKConfig):
-            rule_4(index, own, k)
-        if growths is not None:
-            s = rule_3(index, _each("growths", growths, count)[index], own)
-        shapes.append(PeriodShape(k, own, s, r))
-    return shapes
 
 
 def _each(name: str, value: "int | Sequence[int]", periods: int) -> list[int]:

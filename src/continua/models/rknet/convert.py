@@ -12,15 +12,16 @@ and the network wants training. Its periods compute the same increments as the s
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
 from continua.errors import ConfigError
+from continua.models.config import Options
 from continua.models.registry import create_model
+from continua.models.rknet.config import BrokenRule, rule_1, rule_2_even, rule_3, rule_4
 from continua.models.rknet.network import ImageNetStem, RKNet
-from continua.models.rknet.rules import BrokenRule, rule_1, rule_2_even, rule_3, rule_4
 from continua.models.rknet.sources import CliqueNet, CliqueNetSpec, DenseNet, DenseNetSpec, densenet_spec
 
 LAYER = re.compile(r"features\.denseblock(\d+)\.denselayer(\d+)\.conv(\d)\.weight")
@@ -62,7 +63,7 @@ def from_densenet(source: "str | DenseNetSpec | nn.Module", *, nearest: bool = F
     weights = source.state_dict() if isinstance(source, nn.Module) else {}
     spec = _read_densenet(source) if isinstance(source, nn.Module) else densenet_spec(source) if isinstance(source, str) else source
     shapes = [_explicit_shape(*period, spec.growth, nearest) for period in enumerate(zip(spec.inputs, spec.layers, strict=True))]
-    chosen: dict[str, Any] = dict(
+    chosen: Options = dict(
         stages="_".join(f"{s}x1" for _, s in shapes),
         growth=spec.growth,
         m=[m for m, _ in shapes],
@@ -91,7 +92,7 @@ def from_cliquenet(source: "CliqueNetSpec | CliqueNet", *, nearest: bool = False
     if not nearest:
         for index, channels in enumerate(spec.inputs):
             rule_4(index, rule_1(index, channels, spec.growth), spec.growth)
-    chosen: dict[str, Any] = dict(
+    chosen: Options = dict(
         stages="_".join(f"{s}x1" for s in spec.nodes),
         growth=spec.growth,
         bottleneck=spec.bottleneck,

@@ -7,8 +7,8 @@ A period advances one dynamical system by r time-steps of an s-stage method: exp
 """
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,10 +16,10 @@ from torch.nn import functional
 
 from continua.blocks import Activation, ERKStep, IRKStep, Period, Style, group_norm
 from continua.filters import Filter, NJet, Pixel
+from continua.models.config import Options
 from continua.models.network import Network
-from continua.models.rknet.config import IRKConfig, RKConfig
-from continua.models.rknet.names import Spelling
-from continua.models.rknet.rules import PeriodShape
+from continua.models.registry import register_model, register_spelling
+from continua.models.rknet.config import ERKConfig, IRKConfig, PeriodShape, RKConfig, Spelling, spelled
 
 
 class RKNet(Network):
@@ -54,7 +54,7 @@ class RKNet(Network):
 
     def _period(self, shape: PeriodShape, config: RKConfig) -> Period:
         multiple = config.bottleneck_width or (1 if self.implicit else 4)
-        common: dict[str, Any] = dict(
+        common: Options = dict(
             bottleneck=multiple * shape.growth if config.bottleneck else None,
             uses=shape.steps if config.share_steps else 1,
             make_filter=self.make_filter,
@@ -62,7 +62,7 @@ class RKNet(Network):
         )
         count = 1 if config.share_steps else shape.steps
         if isinstance(config, IRKConfig):
-            clique: dict[str, Any] = dict(loops=config.loops, order=config.order, state_in_update=config.state_in_update)
+            clique: Options = dict(loops=config.loops, order=config.order, state_in_update=config.state_in_update)
             return Period([IRKStep(shape.growth, shape.stages, **clique, **common) for _ in range(count)])
         return Period([ERKStep(shape.growth, shape.stages, shape.m, **common) for _ in range(count)])
 
@@ -83,19 +83,14 @@ def initialise(net: nn.Module) -> None:
 # --- stem, transition, head (RKNet §3.2, §4.2; CliqueNet's attention) ---------------------------------------------------
 
 
-def norm_layer(channels: int, style: Style) -> nn.Module:
-    """The norm of a style as a layer of its own."""
-    if style.norm == "batch":
-        return nn.BatchNorm2d(channels, style.norm_eps, style.norm_momentum)
-    return nn.Identity() if style.norm == "identity" else group_norm(channels, style.norm_groups)
-
-
 class NormAct(nn.Module):
     """norm → act."""
 
     def __init__(self, channels: int, style: Style) -> None:
         super().__init__()
-        self.norm = norm_layer(channels, style)
+        self.norm = nn.Identity() if style.norm == "identity" else group_norm(channels, style.norm_groups)
+        if style.norm == "batch":
+            self.norm = nn.BatchNorm2d(channels, style.norm_eps, style.norm_momentum)
         self.act = Activation(style.activation)
         self.own = style.norm != "identity"  # an identity hands on memory that is not ours to overwrite
 
@@ -167,3 +162,129 @@ class MultiscaleHead(nn.Module):
 
     def forward(self, states: Sequence[Tensor]) -> Tensor:
         return self.linear(torch.cat([norm(h).mean((2, 3)) for norm, h in zip(self.norms, states, strict=True)], 1))
+
+
+# --- every row of the tables 1–3 of the paper under its own name, and `erknet` and `irknet` for all others ------------
+
+TINY = dict(growth=8)
+IMAGENET: Options = dict(stem="imagenet", multiscale=False, bottleneck=True, growth=32, num_classes=1000)
+AB: Options = dict(attention=True, bottleneck=True)
+rknet_model = partial(register_model, paper="RKNet", tiny=TINY)
+imagenet_model = partial(register_model, paper="RKNet", tiny=dict(growth=4, m=(2, 2, 2, 2), num_classes=10), image_size=224)
+
+register_spelling(spelled)
+
+
+@rknet_model(config=ERKConfig, row="ERKNet-7×1_7×1_7×1", parameters=990_838, printed="0.99M", tiny=TINY | {"stages": "2x2_1x1"})
+def erknet(config: ERKConfig) -> RKNet:
+    """Any explicit network."""
+    return RKNet(config)
+
+
+@rknet_model(config=IRKConfig, row="IRKNet-4×1_4×1_4×1", parameters=569_638, printed="0.57M", tiny=TINY | {"stages": "2x2_2x1"})
+def irknet(config: IRKConfig) -> RKNet:
+    """Any implicit network."""
+    return RKNet(config)
+
+
+@rknet_model(config=ERKConfig(stages="6x1_6x1_6x1"), row="table 1, ERKNet-6×1_6×1_6×1", parameters=744_382, printed="0.74M")
+def erknet_k36_6x1_6x1_6x1(config: ERKConfig) -> RKNet:
+    """18 stages, k = 36."""
+    return RKNet(config)
+
+
+@rknet_model(config=ERKConfig(stages="7x1_6x1_6x1"), row="table 1, ERKNet-7×1_6×1_6×1", parameters=826_534, printed="0.83M")
+def erknet_k36_7x1_6x1_6x1(config: ERKConfig) -> RKNet:
+    """19 stages, k = 36."""
+    return RKNet(config)
+
+
+@rknet_model(config=ERKConfig(stages="7x1_7x1_6x1"), row="table 1, ERKNet-7×1_7×1_6×1", parameters=908_686, printed="0.91M")
+def erknet_k36_7x1_7x1_6x1(config: ERKConfig) -> RKNet:
+    """20 stages, k = 36."""
+    return RKNet(config)
+
+
+@rknet_model(config=ERKConfig(stages="7x1_7x1_7x1"), row="table 1, ERKNet-7×1_7×1_7×1", parameters=990_838, printed="0.99M")
+def erknet_k36_7x1_7x1_7x1(config: ERKConfig) -> RKNet:
+    """21 stages, k = 36."""
+    return RKNet(config)
+
+
+@rknet_model(config=IRKConfig(stages="3x1_3x1_3x1"), row="table 1, IRKNet-3×1_3×1_3×1", parameters=322_534, printed="0.32M")
+def irknet_k36_3x1_3x1_3x1(config: IRKConfig) -> RKNet:
+    """9 stages, k = 36."""
+    return RKNet(config)
+
+
+@rknet_model(config=IRKConfig(stages="4x1_3x1_3x1"), row="table 1, IRKNet-4×1_3×1_3×1", parameters=404_902, printed="0.40M")
+def irknet_k36_4x1_3x1_3x1(config: IRKConfig) -> RKNet:
+    """10 stages, k = 36."""
+    return RKNet(config)
+
+
+@rknet_model(config=IRKConfig(stages="4x1_4x1_3x1"), row="table 1, IRKNet-4×1_4×1_3×1", parameters=487_270, printed="0.49M")
+def irknet_k36_4x1_4x1_3x1(config: IRKConfig) -> RKNet:
+    """11 stages, k = 36."""
+    return RKNet(config)
+
+
+@rknet_model(config=IRKConfig(stages="4x1_4x1_4x1"), row="table 1, IRKNet-4×1_4×1_4×1", parameters=569_638, printed="0.57M")
+def irknet_k36_4x1_4x1_4x1(config: IRKConfig) -> RKNet:
+    """12 stages, k = 36."""
+    return RKNet(config)
+
+
+@rknet_model(
+    config=IRKConfig(stages="5x1_5x1_5x1", growth=150, **AB),
+    row="table 2, IRKNet-5×1_5×1_5×1-AB, k = 150",
+    parameters=4_866_010,
+    printed="4.87M",
+)
+def irknet_k150_5x1_5x1_5x1_ab(config: IRKConfig) -> RKNet:
+    """Attentional transitions and bottlenecks, k = 150."""
+    return RKNet(config)
+
+
+@rknet_model(
+    config=IRKConfig(stages="5x1_5x1_5x1", growth=180, **AB),
+    row="table 2, IRKNet-5×1_5×1_5×1-AB, k = 180",
+    parameters=6_994_810,
+    printed="6.99M",
+)
+def irknet_k180_5x1_5x1_5x1_ab(config: IRKConfig) -> RKNet:
+    """Attentional transitions and bottlenecks, k = 180."""
+    return RKNet(config)
+
+
+@imagenet_model(
+    config=ERKConfig(stages="3x1_3x1_3x1_1x1", m=(2, 4, 8, 16), **IMAGENET),
+    row="table 3, ERKNet-3×1_3×1_3×1_1×1-B, m₃ = 16",
+    parameters=6_947_048,
+    printed="6.95M",
+)
+def erknet_imagenet_3x1_3x1_3x1_1x1_b(config: ERKConfig) -> RKNet:
+    """For ImageNet, with bottlenecks; the last period has m = 16."""
+    return RKNet(config)
+
+
+@imagenet_model(
+    config=ERKConfig(stages="3x1_3x1_4x1_2x1", m=(2, 4, 8, 20), **IMAGENET),
+    row="table 3, ERKNet-3×1_3×1_4×1_2×1-B, m₃ = 20",
+    parameters=14_485_992,
+    printed="14.49M",
+)
+def erknet_imagenet_3x1_3x1_4x1_2x1_b(config: ERKConfig) -> RKNet:
+    """For ImageNet, with bottlenecks; the last period has m = 20."""
+    return RKNet(config)
+
+
+@imagenet_model(
+    config=ERKConfig(stages="3x1_3x1_6x1_2x1", m=(2, 4, 8, 28), **IMAGENET),
+    row="table 3, ERKNet-3×1_3×1_6×1_2×1-B, m₃ = 28",
+    parameters=25_513_960,
+    printed="25.51M",
+)
+def erknet_imagenet_3x1_3x1_6x1_2x1_b(config: ERKConfig) -> RKNet:
+    """For ImageNet, with bottlenecks; the last period has m = 28."""
+    return RKNet(config)

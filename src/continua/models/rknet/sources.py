@@ -5,8 +5,7 @@ A DenseNet converts to an ERKNet, a CliqueNet to an IRKNet (`convert`). The weig
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,19 +16,19 @@ from continua.errors import ConfigError, unknown_name
 from continua.models.rknet.network import MultiscaleHead, Transition, initialise
 
 
-def _check_blocks(spec: str, name: str, counts: object) -> None:
-    """Refuse counts per block that build no network."""
+def _check_numbers(spec: "DenseNetSpec | CliqueNetSpec", blocks: str, optional: str) -> None:
+    """Refuse counts per block that build no network, the first number that is no count, and an epsilon that is not above 0."""
+    title, counts = type(spec).__name__, getattr(spec, blocks)
     if not isinstance(counts, list | tuple) or not counts or not all(_is_count(value) for value in counts):
-        raise ConfigError(f"{spec}: {name}={counts!r}; expected whole numbers of at least 1, one for each block, such as (6, 12, 24, 16)")
-
-
-def _check_numbers(spec: str, norm_eps: float, **counts: object) -> None:
-    """Refuse the first number that is no count, and an epsilon that is not above 0."""
-    for name, value in counts.items():
-        if not _is_count(value):
-            raise ConfigError(f"{spec}: {name}={value!r}; expected a whole number of at least 1")
-    if not (isinstance(norm_eps, int | float) and norm_eps > 0):
-        raise ConfigError(f"{spec}: norm_eps={norm_eps!r}; expected a number above 0")
+        raise ConfigError(
+            f"{title}: {blocks}={counts!r}; expected whole numbers of at least 1, one for each block, such as (6, 12, 24, 16)"
+        )
+    for name in ("growth", "stem_channels", "num_classes", "in_channels", optional):
+        value = getattr(spec, name)
+        if not _is_count(value) and not (name == optional and value is None):
+            raise ConfigError(f"{title}: {name}={value!r}; expected a whole number of at least 1")
+    if not (isinstance(spec.norm_eps, int | float) and spec.norm_eps > 0):
+        raise ConfigError(f"{title}: norm_eps={spec.norm_eps!r}; expected a number above 0")
 
 
 def _is_count(value: object) -> bool:
@@ -54,9 +53,7 @@ class DenseNetSpec:
     norm_eps: float = 1e-5
 
     def __post_init__(self) -> None:
-        _check_blocks("DenseNetSpec", "layers", self.layers)
-        counts = dict(growth=self.growth, stem_channels=self.stem_channels, num_classes=self.num_classes, in_channels=self.in_channels)
-        _check_numbers("DenseNetSpec", self.norm_eps, **counts, bottleneck=1 if self.bottleneck is None else self.bottleneck)
+        _check_numbers(self, "layers", optional="bottleneck")
         if not (isinstance(self.compression, int | float) and 0 < self.compression <= 1):
             raise ConfigError(
                 f"DenseNetSpec: compression={self.compression!r}; expected a number above 0 and up to 1, the share that is kept"
@@ -132,12 +129,14 @@ class DenseNet(nn.Module):
         super().__init__()
         self.spec = spec = densenet_spec(spec) if isinstance(spec, str) else spec
         large = spec.stem == "imagenet"
-        size: dict[str, Any] = dict(kernel_size=7, stride=2, padding=3) if large else dict(kernel_size=3, stride=1, padding=1)
-        parts: OrderedDict[str, nn.Module] = OrderedDict(conv0=nn.Conv2d(spec.in_channels, spec.stem_channels, **size, bias=False))
+        size, stride = (7, 2) if large else (3, 1)
+        parts: OrderedDict[str, nn.Module] = OrderedDict(
+            conv0=nn.Conv2d(spec.in_channels, spec.stem_channels, size, stride, size // 2, bias=False)
+        )
         if large:
             parts |= dict(norm0=nn.BatchNorm2d(spec.stem_channels, spec.norm_eps), relu0=nn.ReLU(), pool0=nn.MaxPool2d(3, 2, 1))
         ends = [start + layers * spec.growth for start, layers in zip(spec.inputs, spec.layers, strict=True)]
-        following = [*(after for _, after in pairwise(spec.inputs)), None]
+        following = [*spec.inputs[1:], None]
         for index, (start, layers, end, after) in enumerate(zip(spec.inputs, spec.layers, ends, following, strict=True), 1):
             parts[f"denseblock{index}"] = DenseBlock(start, layers, spec)
             if after is not None:
@@ -173,9 +172,7 @@ class CliqueNetSpec:
     norm_eps: float = 1e-3
 
     def __post_init__(self) -> None:
-        _check_blocks("CliqueNetSpec", "nodes", self.nodes)
-        counts = dict(growth=self.growth, stem_channels=self.stem_channels, num_classes=self.num_classes, in_channels=self.in_channels)
-        _check_numbers("CliqueNetSpec", self.norm_eps, **counts, transition=1 if self.transition is None else self.transition)
+        _check_numbers(self, "nodes", optional="transition")
         for name, value in dict(bottleneck=self.bottleneck, attention=self.attention).items():
             if not isinstance(value, bool):
                 raise ConfigError(f"CliqueNetSpec: {name}={value!r}; expected true or false")
@@ -196,27 +193,20 @@ class CliqueNet(nn.Module):
         neck = spec.growth if spec.bottleneck else None
         ends = [nodes * spec.growth for nodes in spec.nodes]
         self.stem = nn.Conv2d(spec.in_channels, spec.stem_channels, 3, padding=1, bias=False)
-        cliques = [
+        self.blocks = nn.ModuleList(
             Clique(start, spec.growth, nodes, bottleneck=neck, style=style) for start, nodes in zip(spec.inputs, spec.nodes, strict=True)
-        ]
-        self.blocks = nn.ModuleList(cliques)
-        following = [after for _, after in pairwise(spec.inputs)]
+        )
         self.transitions = nn.ModuleList(
-            Transition(end, after, style, spec.attention) for end, after in zip(ends[:-1], following, strict=True)
+            Transition(end, after, style, spec.attention) for end, after in zip(ends[:-1], spec.inputs[1:], strict=True)
         )
         widths = [start + end for start, end in zip(spec.inputs, ends, strict=True)]
         self.head = MultiscaleHead(widths, spec.num_classes, style)
         initialise(self)
 
-    @property
-    def cliques(self) -> list[Clique]:
-        """The blocks."""
-        return [block for block in self.blocks if isinstance(block, Clique)]
-
     def forward(self, images: Tensor) -> Tensor:
         h, seen = self.stem(images), []
-        for index, block in enumerate(self.cliques):
-            nodes = torch.cat(block.increments(h), 1)
+        for index, block in enumerate(self.blocks):
+            nodes = torch.cat(cast(Clique, block).increments(h), 1)
             seen.append(torch.cat([h, nodes], 1))
             if index < len(self.transitions):
                 h = self.transitions[index](nodes)

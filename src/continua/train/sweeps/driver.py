@@ -6,12 +6,10 @@ from dataclasses import dataclass
 
 from continua.errors import ConfigError
 from continua.runs import Run, plain_recipe
-from continua.train.devices import StopSignal
 from continua.train.loop import RunOptions
-from continua.train.sweeps.executors import Executor, JobState
-from continua.train.sweeps.file import Sweep
-from continua.train.sweeps.job import CellJob
-from continua.train.sweeps.status import Status, last_words, log_of, read_statuses, write_statuses
+from continua.train.step import StopSignal
+from continua.train.sweeps.cells import Status, Sweep, ask_after_jobs, jobs_folder, last_words, read_statuses, write_statuses
+from continua.train.sweeps.jobs import CellJob, Executor, JobState
 
 NOT_ITS_FAULT = {"preempted", "node_fail", "boot_fail", "timeout", "revoked"}  # if it got further, it just goes on
 Watch = Callable[[Sequence[Status]], None]
@@ -48,7 +46,8 @@ class _Driver:
         for status in self.statuses:
             status.failures, status.error = 0, ""  # what failed in an earlier command is tried again in this status
             status.rest()
-        self._adopt()
+        if executor.survives:
+            ask_after_jobs(self.statuses, executor)
 
     def run(self) -> Outcome:
         with self.stop.listening():
@@ -100,7 +99,7 @@ class _Driver:
         self._note()
 
     def _reason(self, status: Status, job: JobState) -> str:
-        said = last_words(log_of(self.sweep, str(status.job)))
+        said = last_words(jobs_folder(self.sweep) / f"{status.job}_0_log.err")  # where submitit writes what a job says on stderr
         return f"{job.said}: {said}" if job.said not in ("", "failed") else said
 
     # --- beginning and ending -----------------------------------------------------------------------------------------
@@ -111,19 +110,6 @@ class _Driver:
         status.job = self.executor.submit(CellJob(plain, status.cell.folder, self.options), f"{self.sweep.name}-{status.cell.identity[:8]}")
         status.on, status.state, status.said = self.executor.name, "queued" if self.executor.survives else "running", ""
         self._note()
-
-    def _adopt(self) -> None:
-        """Jobs of an earlier command that are still there."""
-        if not self.executor.survives:
-            return
-        open_ones = [
-            status for status in self.statuses if status.state != "done" and status.on == self.executor.name and status.job is not None
-        ]
-        states = self.executor.states([str(status.job) for status in open_ones])
-        for status in open_ones:
-            now = states[str(status.job)]
-            if now.kind != "ended":
-                status.state, status.said = now.kind, now.said
 
     def _end_early(self) -> None:
         """Jobs that would go on by themselves do; the others are asked to save, and waited for."""
@@ -152,10 +138,6 @@ class _Driver:
 
 def cancel(sweep: Sweep, executor: Executor) -> int:
     """Ask the jobs of a sweep to save and stop; how many there were."""
-    statuses = [
-        status for status in read_statuses(sweep) if status.on == executor.name and status.job is not None and status.state != "done"
-    ]
-    states = executor.states([str(status.job) for status in statuses])
-    there = [job for job, state in states.items() if state.kind != "ended"]
-    executor.stop(there)
-    return len(there)
+    jobs = ask_after_jobs(read_statuses(sweep), executor)
+    executor.stop(jobs)
+    return len(jobs)

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from continua.files import Json
 from continua.report import show_table
 from continua.runs import Run
-from continua.train.sweeps.file import Sweep
-from continua.train.sweeps.status import Status
+from continua.train.sweeps.cells import Status, Sweep
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -24,7 +24,7 @@ STYLES = {"running": "cyan", "failed": "red", "done": "green", "queued": "yellow
 def summary(statuses: Sequence[Status]) -> str:
     """`3 done, 1 running of 8 cells`."""
     counts = Counter(status.state for status in statuses)
-    parts = [f"{counts[state]} {state}" for state in (*reversed(ORDER),) if counts[state]]
+    parts = [f"{counts[state]} {state}" for state in reversed(ORDER) if counts[state]]
     return f"{', '.join(parts) or 'no'} of {len(statuses)} cells"
 
 
@@ -116,9 +116,9 @@ def show_status(statuses: Sequence[Status], title: str) -> None:
 METRICS = ("test_accuracy", "test_loss")
 
 
-def summarise(statuses: Sequence[Status]) -> list[dict[str, Any]]:
+def summarise(statuses: Sequence[Status]) -> list[Json]:
     """For every point of the grid but the seed: how many seeds are finished, and mean and standard deviation (n − 1) of their result."""
-    points: dict[str, dict[str, Any]] = {}
+    points: dict[str, Json] = {}
     for status in statuses:
         label = {name: value for name, value in status.cell.label.items() if name != "seed"}
         # Fields that are not axes of the sweep are the same in all cells of a point, so the label alone tells points apart.
@@ -157,14 +157,11 @@ def show_results(sweep: Sweep, statuses: Sequence[Status]) -> None:
     axes = list(dict.fromkeys(name for point in points for name in point["label"]))
     rows = [[*(str(point["label"].get(name, "")) for name in axes), *_shown(point)] for point in points]
     show_table(
-        f"{sweep.name}: mean ± standard deviation over seeds",
-        (*axes, "seeds", "result", "parameters"),
-        rows,
-        text=tuple(range(len(axes))),
+        f"{sweep.name}: mean ± standard deviation over seeds", (*axes, "seeds", "result", "parameters"), rows, text=tuple(range(len(axes)))
     )
 
 
-def _shown(point: dict[str, Any]) -> list[object]:
+def _shown(point: Json) -> list[object]:
     if point["metric"] == "test_accuracy":
         mean, spread = f"{point['mean']:.2%}", f" ± {100 * point['std']:.2f}" if point["std"] is not None else ""
     else:

@@ -11,16 +11,13 @@ from PIL import Image
 
 from continua.data import IMAGE_FORMATS
 from continua.errors import ContinuaError
-from continua.explore.cache import Answers
+from continua.explore import parts
 from continua.explore.demo_networks import Demo, Training, demos
 from continua.explore.image import MAX_MEGABYTES, Picture, UploadError, read_upload
-from continua.explore.lens import Lens
+from continua.explore.lens import Answers, Lens
 from continua.explore.network import Explored, known_runs, open_run
-from continua.explore.panels import parts
-from continua.explore.panels.change_panels import compare_panel, perturb_panel
-from continua.explore.panels.depth_panel import depth_panel
-from continua.explore.panels.filter_panels import space_panel, weight_panel
-from continua.explore.panels.parts import SIDE, enlarged
+from continua.explore.panels import compare_panel, depth_panel, perturb_panel, space_panel, weight_panel
+from continua.explore.parts import SIDE, enlarged
 
 # And Compare, which opens a second network.
 PANELS = {"Depth": depth_panel, "Space": space_panel, "Weight": weight_panel, "Perturb": perturb_panel}
@@ -84,10 +81,8 @@ def _demos() -> list[Demo]:
     return demos()
 
 
-@st.cache_data(ttl=20, show_spinner=False)
-def _known(runs: str | None) -> list[Path]:
-    """Reading the recipes of many runs takes longer than a click may."""
-    return known_runs(runs)
+_known = st.cache_data(ttl=20, show_spinner=False)(known_runs)  # reading the recipes of many runs takes longer than a click may
+_read_picture = st.cache_data(max_entries=4, show_spinner=False)(read_upload)
 
 
 def _places(given: list[str], runs: str | None) -> dict[str, "Path | Demo"]:
@@ -168,11 +163,6 @@ def _chosen_picture(network: Explored) -> tuple[Picture, bool]:
         st.caption(network.absent)
     place = st.slider("Which image", 1, len(network.pictures), 1, key=f"image-place-{network.key}")
     return network.pictures[place - 1], False
-
-
-@st.cache_data(max_entries=4, show_spinner=False)
-def _read_picture(content: bytes, name: str) -> Picture:
-    return read_upload(content, name)
 
 
 def _uploaded() -> Picture | None:

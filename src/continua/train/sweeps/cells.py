@@ -1,16 +1,24 @@
-"""A sweep: the file with the axes whose product is its cells, and what the files of a cell say about it. Plain data, checked key by key."""
+"""A sweep: the file with the axes whose product is its cells, and how each cell is, from its run's files, its job and earlier commands."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 from continua.errors import ConfigError, unknown_name
+from continua.files import Json
 from continua.runs import Recipe, Run, RunIndex, identity, load_recipe, merged, read_yaml, recipe_names, resolve, run_folder
 from continua.train.checkpoint import checkpoints
 
+if TYPE_CHECKING:
+    from continua.train.sweeps.jobs import Executor
+
+TRIALS = 2  # a failed cell is tried once more
+State = Literal["missing", "queued", "running", "elsewhere", "stopped", "failed", "done"]
+STATUS_FILE = "cells.json"
+KEPT = ("job", "on", "failures", "step", "error")
 AXES = {"recipes": "recipe", "models": "model", "data": "data", "per_class": "per_class", "seeds": "seed"}
 
 
@@ -19,7 +27,7 @@ class Cell:
     """`label`: its place on the axes of the sweep, for people. `recipe` is resolved."""
 
     identity: str
-    label: Mapping[str, Any]
+    label: Mapping[str, object]
     recipe: Recipe
     folder: Path
 
@@ -34,17 +42,14 @@ class Cell:
         return " ".join([str(self.label["model"]), *rest])
 
     @property
-    def result(self) -> dict[str, Any] | None:
+    def result(self) -> Json | None:
         """What came out, once finished."""
         return self.run.result
 
     def reached(self) -> "Reached":
         """How far its files say it is."""
-        run, epoch, accuracy = self.run, 0, None
-        last = _last_epoch(run.metrics)
-        if last is not None:
-            epoch, accuracy = last["epoch"], last.get("train_accuracy")
-        return Reached(epoch, accuracy, last_step(self.folder))
+        last = _last_epoch(self.run.metrics) or {"epoch": 0}
+        return Reached(last["epoch"], last.get("train_accuracy"), last_step(self.folder))
 
 
 @dataclass(frozen=True)
@@ -62,12 +67,10 @@ def last_step(folder: Path) -> int:
     return int(saved[-1].stem.partition("-")[2]) if saved else -1
 
 
-def _last_epoch(metrics: Path) -> dict[str, Any] | None:
+def _last_epoch(metrics: Path) -> Json | None:
     """The last whole line about an epoch, from the end of the file; a line may be in the making."""
     try:
-        with open(metrics, "rb") as file:
-            file.seek(max(0, file.seek(0, 2) - 20_000))
-            lines = file.read().split(b"\n")
+        lines = _tail(metrics).split(b"\n")
     except OSError:
         return None
     for line in reversed(lines[:-1]):
@@ -84,14 +87,14 @@ def _last_epoch(metrics: Path) -> dict[str, Any] | None:
 class SweepFile:
     """What may be in a sweep file. A list is an axis; an entry is a value, or a mapping of fields of the recipe (with a `name` to show)."""
 
-    recipes: Any
-    models: Any = None
-    data: Any = None
-    per_class: Any = None
-    seeds: Any = None  # a list, or how many: 3 is 0, 1, 2
-    grid: Mapping[str, Any] = field(default_factory=dict)  # further axes: a field of the recipe, its values
-    set: Mapping[str, Any] = field(default_factory=dict)  # fields of the recipe for every cell
-    slurm: Mapping[str, Any] = field(default_factory=dict)  # sbatch's options: partition, time (minutes), cpus_per_task, …
+    recipes: object
+    models: object = None
+    data: object = None
+    per_class: object = None
+    seeds: object = None  # a list, or how many: 3 is 0, 1, 2
+    grid: Json = field(default_factory=dict)  # further axes: a field of the recipe, its values
+    set: Json = field(default_factory=dict)  # fields of the recipe for every cell
+    slurm: Json = field(default_factory=dict)  # sbatch's options: partition, time (minutes), cpus_per_task, …
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ class Sweep:
     name: str
     path: Path
     cells: tuple[Cell, ...]
-    slurm: Mapping[str, Any]
+    slurm: Json
     folder: Path  # of the sweep's own files: job logs, results.json
 
     def __len__(self) -> int:
@@ -128,7 +131,7 @@ def load_sweep(path: "str | Path", runs: "str | Path | None" = None, device: str
     return Sweep(path.stem, path, tuple(cells.values()), given.slurm, (index.runs / "sweeps" / path.stem).absolute())
 
 
-def _checked(data: Mapping[str, Any], path: Path) -> SweepFile:
+def _checked(data: Json, path: Path) -> SweepFile:
     known = [item.name for item in fields(SweepFile)]
     for key, value in data.items():
         if key not in known:
@@ -141,7 +144,7 @@ def _checked(data: Mapping[str, Any], path: Path) -> SweepFile:
     return SweepFile(**data)
 
 
-def _recipes(given: SweepFile, path: Path) -> Iterator[tuple[dict[str, Any], Recipe]]:
+def _recipes(given: SweepFile, path: Path) -> Iterator[tuple[Json, Recipe]]:
     """Every cell's label (its place on each axis that has several) and recipe."""
     axes = {name: _entries(values, name, path) for key, name in AXES.items() if (values := getattr(given, key)) is not None}
     axes |= {str(name): _entries(values, str(name), path) for name, values in given.grid.items()}
@@ -159,7 +162,7 @@ def _recipes(given: SweepFile, path: Path) -> Iterator[tuple[dict[str, Any], Rec
         yield {"model": recipe.model, **label, "seed": recipe.seed}, recipe
 
 
-def _entries(values: Any, name: str, path: Path) -> list[Any]:
+def _entries(values: object, name: str, path: Path) -> Sequence[object]:
     if name == "seed" and isinstance(values, int) and not isinstance(values, bool):
         values = list(range(values))
     values = [values] if not isinstance(values, Sequence) or isinstance(values, str) else list(values)
@@ -168,7 +171,7 @@ def _entries(values: Any, name: str, path: Path) -> list[Any]:
     return values
 
 
-def _entry(entry: Any, name: str) -> tuple[Any, dict[str, Any]]:
+def _entry(entry: object, name: str) -> tuple[object, Json]:
     """What to show for an entry, and the fields it sets. Values that are themselves mappings are given as `{name: …, FIELD: {…}}`."""
     if not isinstance(entry, Mapping):
         return ("all" if name == "per_class" and entry is None else entry), {name: entry}
@@ -176,3 +179,96 @@ def _entry(entry: Any, name: str) -> tuple[Any, dict[str, Any]]:
     if name in ("recipe", "model", "data") and name not in inside:
         raise ConfigError(f"an entry of the axis {name} is {dict(entry)!r}; it needs a `{name}`")
     return entry.get("name", inside.get(name, ", ".join(f"{key}={value}" for key, value in inside.items()))), merged({}, inside)
+
+
+# --- how each cell is ---------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Status:
+    """One cell. `step`: of its last checkpoint when its job was submitted; `failures`: of this command; `said`: by the cluster.
+
+    `state`: missing is not begun; elsewhere, another command trains it; stopped goes on from its checkpoint; failed did so twice.
+    """
+
+    cell: Cell
+    state: State = "missing"
+    job: str | None = None
+    on: str | None = None
+    failures: int = 0
+    step: int = -1
+    said: str = ""
+    error: str = ""
+
+    def rest(self) -> None:
+        """The state of a cell that no job of ours works on."""
+        if self.cell.result is not None:
+            self.state, self.said, self.error = "done", "", ""
+        elif self.cell.run.owner() is not None:
+            self.state, self.said = "elsewhere", self.cell.run.owner() or ""
+        elif self.failures >= TRIALS:
+            self.state = "failed"
+        else:
+            self.state = "stopped" if self.cell.run.exists else "missing"
+
+
+def read_statuses(sweep: Sweep, executor: "Executor | None" = None) -> list[Status]:
+    """The cells as files tell it, and as the executor does for its jobs that are still there.
+
+    Which jobs had been submitted for them is in `job` and `on`.
+    """
+    try:
+        written = json.loads((sweep.folder / STATUS_FILE).read_text("utf-8"))
+    except (OSError, ValueError):
+        written = {}
+    statuses = []
+    for cell in sweep.cells:
+        known = written.get(cell.identity, {})
+        status = Status(cell, **{key: known[key] for key in KEPT if key in known})
+        status.rest()
+        statuses.append(status)
+    if executor is not None:
+        ask_after_jobs(statuses, executor)
+    return statuses
+
+
+def ask_after_jobs(statuses: Sequence[Status], executor: "Executor") -> list[str]:
+    """Jobs of an earlier command that are still there; their cells' statuses become what the executor says of them."""
+    waiting = {status.job: status for status in statuses if status.job and status.on == executor.name and status.state != "done"}
+    there = []
+    for job, state in executor.states(waiting).items():
+        if state.kind != "ended":
+            waiting[job].state, waiting[job].said = state.kind, state.said
+            there.append(job)
+    return there
+
+
+def write_statuses(sweep: Sweep, statuses: Sequence[Status]) -> None:
+    """What the next command must know. Cells that a file no longer lists are forgotten; their runs stay."""
+    data = {status.cell.identity: {"name": status.cell.name} | {key: getattr(status, key) for key in KEPT} for status in statuses}
+    Run(sweep.folder).write_json(sweep.folder / STATUS_FILE, data)
+
+
+def jobs_folder(sweep: Sweep) -> Path:
+    """Where the jobs of a sweep keep their files."""
+    return sweep.folder / "jobs"
+
+
+def last_words(log: Path) -> str:
+    """The error that ended a job: the last line of its traceback, else what Slurm wrote, else the last line there is."""
+    try:
+        lines = [line.strip() for line in _tail(log).decode(errors="replace").splitlines() if line.strip()]
+    except OSError:
+        return f"it left no log ({log})"
+    own = [line for line in lines if not line.startswith(("srun:", "slurmstepd", "submitit "))]
+    if any(line.startswith("Traceback ") for line in own):
+        return own[-1].removeprefix("continua.errors.").removeprefix("continua.train.loop.")
+    slurm = [line for line in lines if line.startswith("slurmstepd")]
+    return (slurm or own or [f"it ended without a word (log: {log})"])[-1]
+
+
+def _tail(path: Path) -> bytes:
+    """The last 20,000 bytes of a file."""
+    with open(path, "rb") as file:
+        file.seek(max(0, file.seek(0, 2) - 20_000))
+        return file.read()

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from continua.machine import children, compiler
-from continua.machine.compiler import Inductor, ask_inductor_again, inductor, known_inductor
+from continua.machine import asking, facts
+from continua.machine.facts import Inductor, ask_inductor_again, inductor, known_inductor
 from continua.machine.number_types import STAND_IN
 
 READY = "import os, signal, time\nprint('continua-probe {\"ready\": true}', flush=True)\n"
@@ -16,9 +16,9 @@ READY = "import os, signal, time\nprint('continua-probe {\"ready\": true}', flus
 def unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv(STAND_IN, raising=False)
-    monkeypatch.setattr(compiler, "compilers", lambda: {"g++": "g++ 1.0"})
-    monkeypatch.setattr(compiler, "BUILD_SECONDS", 1.0)
-    monkeypatch.setattr(children, "PROBE", tmp_path / "probe.py")
+    monkeypatch.setattr(facts, "compilers", lambda: {"g++": "g++ 1.0"})
+    monkeypatch.setattr(facts, "BUILD_SECONDS", 1.0)
+    monkeypatch.setattr(asking, "PROBE", tmp_path / "probe.py")
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_build_that_succeeds_is_kept(tmp_path: Path) -> None:
 
 def test_without_a_compiler_nothing_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    monkeypatch.setattr(compiler, "compilers", dict)
+    monkeypatch.setattr(facts, "compilers", dict)
     assert inductor() == ask_inductor_again() == Inductor(False, "it needs a C++ compiler, and there is none")
 
 

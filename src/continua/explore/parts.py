@@ -1,19 +1,102 @@
-"""Maps for the browser, as plain data for plotly: side by side, or one after the other under a slider of time that also plays."""
+"""How a panel shows its parts: a sentence, charts, maps and tables, each with its numbers and its picture to take away."""
 
+import csv
+import io
 import math
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import streamlit as st
 
-from continua.report import Figure, Maps, colour, plotly_figure
+from continua.errors import ContinuaError
+from continua.report import Figure, Maps, Table, colour, draw_figure, plotly_figure, write_csv
 
+SIDE = 160  # pixels of an image on the page
+QUIET = {"displayModeBar": False, "responsive": True}
 ROW, HEAD, GAP = 112, 26, 0.02  # pixels of a row and of the words above it; share of the width between columns
 WIDE = 760  # pixels that all columns of a grid have on a usual screen: rows that were higher would leave a gap below
 INK = "#3a8fcb"  # words that can be read on light paper and on dark
 GREY = "rgba(128,128,128,0.35)"
 CLEAR = "rgba(0,0,0,0)"
 Plot = dict[str, Any]
+
+
+def sentence(text: str, paper: str) -> None:
+    """What is seen, and which figure of which paper shows the same."""
+    st.markdown(f"{text} *{paper}*")
+
+
+def part(shown: "Figure | Maps | Table", plot: Plot | None = None, *, key: str, height: int = 300) -> None:
+    """A chart, maps or a table under their title, with buttons for the numbers and the picture."""
+    with st.container(gap="xxsmall"):
+        st.markdown(f"**{shown.title}**")
+        if isinstance(shown, Table):  # scrolls by itself where the page is narrow
+            heads = [head.text for head in shown.heads]
+            st.dataframe([dict(zip(heads, row, strict=True)) for row in shown.texts], hide_index=True, key=f"{key}-table")
+        else:
+            drawn = plot or (grid(shown) if isinstance(shown, Maps) else chart(shown, height))
+            st.plotly_chart(drawn, key=f"{key}-plot", config=QUIET, alt=shown.title)
+        if shown.caption:
+            st.caption(shown.caption)
+        _buttons(shown, key)
+
+
+def enlarged(values: np.ndarray) -> np.ndarray:
+    """Bytes of an image 0 … 1, its pixels as squares large enough to see."""
+    times = max(1, -(-2 * SIDE // max(values.shape[:2])))
+    return np.kron((255 * values).round().astype(np.uint8), np.ones((times, times) if values.ndim == 2 else (times, times, 1), np.uint8))
+
+
+def _buttons(shown: "Figure | Maps | Table", key: str) -> None:
+    """Files are made when they are asked for: drawing takes longer than anything else here."""
+    kinds: dict[str, Callable[[], bytes]] = {"csv": lambda: numbers(shown)}
+    if not isinstance(shown, Table):
+        kinds |= {"png": lambda: picture(shown, "png"), "svg": lambda: picture(shown, "svg")}
+    mime = {"csv": "text/csv", "png": "image/png", "svg": "image/svg+xml"}
+    with st.container(horizontal=True, gap="small"):
+        for kind, make in kinds.items():
+            options: dict[str, Any] = dict(mime=mime[kind], key=f"{key}-{kind}", on_click="ignore", type="tertiary")
+            options |= dict(icon=":material/download:", help=f"{shown.title}: {'its numbers' if kind == 'csv' else 'the picture'}")
+            st.download_button(kind.upper(), make, f"{shown.name}.{kind}", **options)
+
+
+def problem(error: ContinuaError) -> None:
+    """A problem, in the words it came with."""
+    st.warning(str(error), icon=":material/info:")
+
+
+# --- files to take away -----------------------------------------------------------------------------------------------
+
+
+def numbers(part: "Figure | Table | Maps") -> bytes:
+    """CSV: the rows of a table, the points of a figure, every pixel of maps."""
+    if isinstance(part, Maps):
+        text = io.StringIO()
+        csv.writer(text).writerows(_pixels(part))
+        return text.getvalue().encode()
+    with tempfile.TemporaryDirectory() as folder:
+        return write_csv(part, Path(folder) / "numbers.csv").read_bytes()
+
+
+def picture(part: "Figure | Maps", kind: str) -> bytes:
+    """PNG or SVG, as `continua report` draws it."""
+    with tempfile.TemporaryDirectory() as folder:
+        return draw_figure(part, Path(folder) / f"picture.{kind}").read_bytes()
+
+
+def _pixels(maps: Maps) -> Iterator[list[object]]:
+    yield ["row", "column", "y", "x", maps.label]
+    for row, name in enumerate(maps.rows):
+        for column, moment in enumerate(maps.columns):
+            values = maps.values[row, column]
+            for y, line in enumerate(values.tolist()):
+                yield from ([name, moment, y, x, value] for x, value in enumerate(line))
+
+
+# --- for plotly -------------------------------------------------------------------------------------------------------
 
 
 def chart(figure: Figure, height: int = 300) -> Plot:
@@ -76,7 +159,8 @@ def player(maps: Maps, bars: "tuple[tuple[str, ...], np.ndarray] | None" = None,
     data, spans = [], [_span(maps.values if maps.one_scale else maps.values[k]) for k in range(count)]
     for k in range(count):
         top = 1 - ((k // across) * (row + HEAD) + HEAD) / height
-        where = _share(k % across, across)
+        column = k % across
+        where = column / across, (column + 1) / across - (GAP if across > 1 else 0.0)
         layout |= _axes(k, where, (top - row / height, top))
         data.append(_heat(maps.values[k, -1], k, *spans[k], maps.label))
         layout["annotations"].append(_words(maps.rows[k], where[0], top))
@@ -130,11 +214,6 @@ def _axes(place: int, across: tuple[float, float], up: tuple[float, float]) -> P
     return {f"xaxis{axis}": x, f"yaxis{axis}": y | {"constraintoward": "top"}}
 
 
-def _share(column: int, columns: int) -> tuple[float, float]:
-    """The part of the width that a column has."""
-    return column / columns, (column + 1) / columns - (GAP if columns > 1 else 0.0)
-
-
 def _words(text: str, x: float, y: float) -> Plot:
     look = {"showarrow": False, "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom", "font": {"size": 12}}
     return {"text": text, "x": x, "y": y, **look}
@@ -155,38 +234,12 @@ def _controls(names: Sequence[str], height: int) -> Plot:
     still = {"mode": "immediate", "frame": {"duration": 0, "redraw": True}, "transition": {"duration": 0}}
     run = {"fromcurrent": False, "frame": {"duration": 120, "redraw": True}, "transition": {"duration": 0}}
     steps = [{"label": name, "method": "animate", "args": [[name], still]} for name in names]
-    slider = {
-        "active": len(names) - 1,
-        "x": 0,
-        "len": 1,
-        "y": 0,
-        "yanchor": "top",
-        "pad": {"t": 38, "b": 4},
-        "currentvalue": {"xanchor": "left", "font": {"size": 14, "color": INK}},
-        "ticklen": 0,
-        "minorticklen": 0,
-        "font": {"size": 1, "color": CLEAR},
-        "bgcolor": GREY,
-        "activebgcolor": colour(0),
-        "bordercolor": GREY,
-        "steps": steps,
-    }
-    buttons = [
-        {"label": "play", "method": "animate", "args": [None, run]},
-        {"label": "pause", "method": "animate", "args": [[None], still]},
-    ]
-    menu = {
-        "type": "buttons",
-        "direction": "right",
-        "showactive": False,
-        "x": 1,
-        "xanchor": "right",
-        "y": 0,
-        "yanchor": "top",
-        "pad": {"t": 26},
-        "bgcolor": CLEAR,
-        "bordercolor": GREY,
-        "font": {"color": INK},
-        "buttons": buttons,
-    }
+    slider = {"active": len(names) - 1, "steps": steps, "x": 0, "len": 1, "y": 0, "yanchor": "top", "pad": {"t": 38, "b": 4}}
+    slider |= {"bgcolor": GREY, "activebgcolor": colour(0), "bordercolor": GREY, "ticklen": 0, "minorticklen": 0}
+    slider |= {"currentvalue": {"xanchor": "left", "font": {"size": 14, "color": INK}}, "font": {"size": 1, "color": CLEAR}}
+    play = {"label": "play", "method": "animate", "args": [None, run]}
+    pause = {"label": "pause", "method": "animate", "args": [[None], still]}
+    menu = {"type": "buttons", "direction": "right", "showactive": False, "buttons": [play, pause]}
+    menu |= {"x": 1, "xanchor": "right", "y": 0, "yanchor": "top", "pad": {"t": 26}}
+    menu |= {"bgcolor": CLEAR, "bordercolor": GREY, "font": {"color": INK}}
     return {"sliders": [slider], "updatemenus": [menu], "height": height + 100, "margin": {"l": 4, "r": 4, "t": 4, "b": 92}}

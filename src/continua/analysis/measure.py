@@ -1,0 +1,90 @@
+"""What analyses measure with: accuracy and cost of a network on images that were changed on the way, and statistics of many numbers."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from continua.analysis.question import Keep
+from continua.data import Augmentation
+from continua.errors import ConfigError
+from continua.models import Network
+from continua.runs import Batches, Evaluation, evaluate
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Accuracy as a fraction of all `images`, evaluations of f per block (mean over images, 0 for blocks without a solver).
+
+    `failed`: images of batches whose solve did not reach its end; they count as wrong, and not in `nfe`.
+    """
+
+    images: int
+    accuracy: float
+    nfe: list[float]
+    failed: int
+
+
+def evaluated(model: Network, batches: Batches, forward: Callable[[Tensor], Tensor] | None = None) -> tuple[Evaluation, Measured]:
+    """Every batch once, in full and in short; `forward` runs the network where plain `model(images)` is not what is wanted."""
+    result = evaluate(model, batches, forward=forward or model)
+    if not result.images:
+        raise ConfigError(
+            "there are no images to look at; the batches are empty, or an iterator that was used up (give a list or a loader)"
+        )
+    return result, Measured(result.images, result.accuracy or 0.0, result.nfe_per_image or [0.0] * len(model.blocks), result.failed)
+
+
+def measured(
+    model: Network,
+    batches: Batches,
+    change: Callable[[Tensor], Tensor] = lambda images: images,
+    forward: Callable[[Tensor], Tensor] | None = None,
+) -> Measured:
+    """Accuracy and cost on images as `change` makes them."""
+    return evaluated(model, batches, lambda images: (forward or model)(change(images)))[1]
+
+
+def kept(keep: Keep, name: str, make: Callable[[], Measured]) -> Measured:
+    """A measurement that an interrupted analysis already made, or `make` makes."""
+    return Measured(**keep(name, lambda: vars(make())))
+
+
+def black(preprocess: Augmentation) -> Tensor:
+    """What a pixel of value 0 is after preprocessing, per channel, (channels or 1, 1, 1)."""
+    mean = torch.tensor(preprocess.mean or (0.0,), dtype=torch.float32)
+    std = torch.tensor(preprocess.std or (1.0,), dtype=torch.float32)
+    return (-mean / std).reshape(-1, 1, 1)
+
+
+def skewness(values: np.ndarray) -> float:
+    """The third standardised moment; NaN where all values are equal."""
+    centred = values - values.mean()
+    spread = float(np.mean(centred**2))
+    return float(np.mean(centred**3)) / spread**1.5 if spread > 0 else math.nan
+
+
+def ks_distance(values: np.ndarray, mean: float, std: float) -> float:
+    """Kolmogorov and Smirnov's: the largest difference between the empirical distribution of sorted values and the normal one."""
+    if std == 0:
+        return math.nan
+    normal = np.array([0.5 * (1 + math.erf((value - mean) / (std * math.sqrt(2)))) for value in values])
+    below, above = np.arange(len(values)) / len(values), np.arange(1, len(values) + 1) / len(values)
+    return float(max((normal - below).max(), (above - normal).max()))
+
+
+def rank_correlation(x: "Sequence[float] | np.ndarray", y: "Sequence[float] | np.ndarray") -> float:
+    """Spearman's: Pearson's of the ranks, equal values sharing their mean rank; NaN where one side is constant, or of fewer than three."""
+    first, second = _ranks(np.asarray(x)), _ranks(np.asarray(y))
+    if len(first) < 3 or np.ptp(first) == 0 or np.ptp(second) == 0:
+        return math.nan
+    return float(np.corrcoef(first, second)[0, 1])
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return (last - (counts - 1) / 2)[inverse]

@@ -1,1 +1,0 @@
-"""The panels of the page: streamlit only. What they show is computed in the rooms above."""
