@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from continua.errors import ConfigError
-from continua.ode.plain import Options, Plain, build, differences
+from continua.ode.plain import Options, Plain, build, plain_differences
 from continua.ode.solution import State, Time
 from continua.ode.stepper import combine
 
@@ -64,7 +64,7 @@ class StepControl:
     def _differences(self) -> Plain:
         # Constants left out follow from these two.
         basis = StepControl(kind=self.kind, factor_min=self.factor_min)
-        chosen = differences(basis, StepControl()).keys() & {"kind", "factor_min"} | differences(self, basis).keys()
+        chosen = plain_differences(basis, StepControl()).keys() & {"kind", "factor_min"} | plain_differences(self, basis).keys()
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name in chosen}
 
     def __post_init__(self) -> None:

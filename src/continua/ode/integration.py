@@ -35,7 +35,7 @@ class Integration:
     y0: State
     t0: Time
     t1: Time
-    loop: "Callable[[Integration], Steps] | None" = None  # which kind of steps; None: as many equal ones as the configuration says
+    loop: "Callable[[Integration], AcceptedSteps] | None" = None  # which kind of steps; None: as many equal ones as the configuration says
     params: State = ()  # tensors besides y0 that need gradients
     controlled: int | None = None  # leading components that error control looks at; None: all that f takes
     first: State | None = None  # f(t0, y0), where it is known already
@@ -55,7 +55,7 @@ class Integration:
     def measured(self) -> int:
         return self.rate.width if self.controlled is None else self.controlled
 
-    def steps(self) -> "Steps":
+    def steps(self) -> "AcceptedSteps":
         """The accepted steps, to be iterated over once."""
         return FixedSteps(self) if self.loop is None else self.loop(self)
 
@@ -72,7 +72,7 @@ class Integration:
         return error_ratio(measured, y, attempt.y1, self.config.rtol, self.config.atol, per_sample)
 
 
-class Steps(ABC):
+class AcceptedSteps(ABC):
     """The accepted steps of an integration, and what is known when they are through."""
 
     def __init__(self, integration: Integration, stats: Stats | None = None) -> None:
@@ -95,7 +95,7 @@ class Steps(ABC):
                 dense.take(step)
             yield step
 
-    def run(self) -> "Steps":
+    def run(self) -> "AcceptedSteps":
         """Take all steps."""
         for _ in self:
             pass
@@ -120,7 +120,7 @@ class Steps(ABC):
         return Solution(y1, ys or None, None, self.stats, self.status, dense)
 
 
-class FixedSteps(Steps):
+class FixedSteps(AcceptedSteps):
     """N equal steps. Times are numbers, or (batch,) where each sample has its own interval."""
 
     def __init__(self, integration: Integration) -> None:
@@ -193,7 +193,7 @@ class FixedSteps(Steps):
         self.y = tuple(part.index_copy(0, rows, kept) for part, kept in zip(self.y, good, strict=True))
 
 
-class BatchSteps(Steps):
+class BatchSteps(AcceptedSteps):
     """Adaptive, one step for the whole batch, chosen by the RMS error over all of it. Times are numbers."""
 
     def __init__(self, integration: Integration) -> None:

@@ -41,7 +41,7 @@ def build(cls: type[T], what: str, options: Options) -> T:
     return cls(**options)
 
 
-def differences(given: "DataclassInstance", default: "DataclassInstance") -> Plain:
+def plain_differences(given: "DataclassInstance", default: "DataclassInstance") -> Plain:
     """The fields of a dataclass that differ from those of another."""
     names = [field.name for field in fields(given)]
     return {name: value for name in names if (value := getattr(given, name)) != getattr(default, name)}

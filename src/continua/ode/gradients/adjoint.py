@@ -17,7 +17,7 @@ from continua.errors import ConfigError
 from continua.ode.control import Per, StepControl
 from continua.ode.gradients.base import Cotangents, ForwardPass, Gradient, Gradients, connect, zeros_where_none
 from continua.ode.gradients.direct import Direct
-from continua.ode.integration import BatchSteps, Integration, Steps
+from continua.ode.integration import AcceptedSteps, BatchSteps, Integration
 from continua.ode.plain import Options, Plain
 from continua.ode.rate import Rate
 from continua.ode.solution import Solution, State, Stats, Time
@@ -80,7 +80,7 @@ class Adjoint(Gradient):
         integration.probe(self)
         return connect(integration, steps, lambda: self._take(integration, steps, times))
 
-    def _take(self, integration: Integration, steps: Steps, times: list[float]) -> ForwardPass:
+    def _take(self, integration: Integration, steps: AcceptedSteps, times: list[float]) -> ForwardPass:
         outputs = steps.run().detached()
         ends = (float(integration.t0), float(integration.t1))
         config = self.backward_config(integration.config)

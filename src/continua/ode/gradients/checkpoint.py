@@ -12,7 +12,7 @@ from torch import Tensor
 from continua.errors import ConfigError
 from continua.ode.dense import Save, Saver, stage_weights
 from continua.ode.gradients.base import Cotangents, ForwardPass, Gradient, Gradients, connect
-from continua.ode.integration import Integration, Steps
+from continua.ode.integration import AcceptedSteps, Integration
 from continua.ode.rate import Rate, broadcast_time
 from continua.ode.solution import Solution, State, Stats, Time, pick, put
 from continua.ode.stepper import InnerCotangent, ParameterGradients, Step, Stepper
@@ -45,7 +45,7 @@ class Checkpoint(Gradient):
         integration.probe(self)
         return connect(integration, steps, lambda: self._take(integration, steps))
 
-    def _take(self, integration: Integration, steps: Steps) -> ForwardPass:
+    def _take(self, integration: Integration, steps: AcceptedSteps) -> ForwardPass:
         checkpoints = _Checkpoints(self.segments, integration.config.steps, integration.y0)
         replays: list[_Replay] = []
         for step in steps:

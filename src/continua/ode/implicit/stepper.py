@@ -21,7 +21,7 @@ from continua.errors import ConfigError
 from continua.ode.control import rms
 from continua.ode.implicit.jacobian import Differences, Linearised, Product, StageEquations, mix
 from continua.ode.implicit.krylov import Operator, gmres
-from continua.ode.plain import Plain, differences
+from continua.ode.plain import Plain, plain_differences
 from continua.ode.rate import Rate
 from continua.ode.solution import State, Status, Time, failure
 from continua.ode.stepper import Attempt, Failed, InnerCotangent, ParameterGradients, Stepper, combine, rate_vjp
@@ -68,7 +68,7 @@ class Implicit:
 
     def plain(self) -> "str | Tableau | Plain":
         """The method and the options that differ from the defaults; the method alone where none does."""
-        options = differences(self, Implicit(self.tableau, solver=self.solver))
+        options = plain_differences(self, Implicit(self.tableau, solver=self.solver))
         if self.solver != "newton":
             options = {"solver": self.solver, **options}
         method = name_of(self.tableau)
