@@ -42,16 +42,9 @@ class SolverConfig:
         **unknown: Never,
     ) -> None:
         refuse_unknown(SolverConfig, "solver option", unknown)
-        values = dict(
-            method=build(Implicit, "option of an implicit method:", method) if isinstance(method, Mapping) else method,
-            rtol=rtol,
-            atol=atol,
-            steps=steps,
-            control=StepControl.of(control),
-            gradient=find_gradient(gradient),
-            on_failure=on_failure,
-            record_steps=record_steps,
-        )
+        method = build(Implicit, "option of an implicit method:", method) if isinstance(method, Mapping) else method
+        values = dict(method=method, control=StepControl.of(control), gradient=find_gradient(gradient))
+        values |= dict(rtol=rtol, atol=atol, steps=steps, on_failure=on_failure, record_steps=record_steps)
         for name, value in values.items():
             object.__setattr__(self, name, value)
         self._check_values()

@@ -31,7 +31,7 @@ class _ActiveSamples:
         return _ActiveSamples(self.rows[kept], self.t[kept], self.t1[kept], self.h[kept], pick(self.y, kept), pick(self.first, kept))
 
 
-class _Counts:
+class SampleCounts:
     """The numbers of `Stats`, (batch,) each, filled in while samples move."""
 
     def __init__(self, batch: int, device: torch.device) -> None:
@@ -47,7 +47,7 @@ class SampleSteps(AcceptedSteps):
     """Adaptive, each sample for itself. Times are (batch,) in float64. Needs a FSAL stepper."""
 
     def __init__(self, integration: Integration) -> None:
-        self.counts = _Counts(integration.batch, integration.rate.device)
+        self.counts = SampleCounts(integration.batch, integration.rate.device)
         super().__init__(integration, self.counts.stats)
         self._log: list[Tensor] = []
 

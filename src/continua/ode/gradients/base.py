@@ -112,8 +112,3 @@ class _Connected(torch.autograd.Function):
         saved: State = ctx.saved_tensors
         of_y0, of_params = ctx.go_back(saved[: ctx.params], saved[ctx.params :], cotangents)
         return None, None, *of_y0, *of_params
-
-
-def zeros_where_none(cotangents: Cotangents, like: State) -> State:
-    """Cotangents of outputs that nothing depends on are zeros."""
-    return tuple(torch.zeros_like(part) if c is None else c for c, part in zip(cotangents, like, strict=True))

@@ -3,6 +3,7 @@
 Rejected steps are never replayed. `segments=k` keeps only the starts of k segments of steps and re-creates one segment at a time.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -15,7 +16,7 @@ from continua.ode.gradients.base import Cotangents, ForwardPass, Gradient, Gradi
 from continua.ode.integration import AcceptedSteps, Integration
 from continua.ode.rate import Rate, broadcast_time
 from continua.ode.solution import Solution, State, Stats, Time, pick, put
-from continua.ode.stepper import InnerCotangent, ParameterGradients, Step, Stepper
+from continua.ode.stepper import Inner, ParameterGradients, Step, Stepper
 
 
 @dataclass(frozen=True)
@@ -182,9 +183,9 @@ class _Backward:
         self.tape.stats.add_backward(self.rate.calls - calls, rows)
         self.g = g if rows is None else put(self.g, rows, g)
 
-    def _cotangents_inside(self, position: int, g: State) -> tuple[list[InnerCotangent], State]:
+    def _cotangents_inside(self, position: int, g: State) -> tuple[Inner, State]:
         """Cotangents of states taken inside the step, and g with those taken at its very end added."""
-        inner: list[InnerCotangent] = []
+        inner: list[tuple[Sequence[Time], State]] = []
         tableau = self.stepper.tableau
         for save in self.tape.saves[position] if self.tape.saves else ():
             cotangent = self._cotangent(save, position, g)

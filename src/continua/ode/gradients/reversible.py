@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from continua.errors import ConfigError
-from continua.ode.gradients.base import Cotangents, ForwardPass, Gradient, Gradients, connect, zeros_where_none
+from continua.ode.gradients.base import Cotangents, ForwardPass, Gradient, Gradients, connect
 from continua.ode.integration import AcceptedSteps, Integration
 from continua.ode.rate import Rate
-from continua.ode.solution import Solution, State, Stats, Time
+from continua.ode.solution import Solution, State, Stats, Time, zeros_where_none
 from continua.ode.stepper import Attempt, ExplicitStepper, ParameterGradients, Stepper, combine
 from continua.ode.tableau import Tableau
 

@@ -10,7 +10,6 @@ Both linear systems go to GMRES. Statistics count calls of f; products with J or
 `jacobian="difference"` makes them of calls.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,7 +23,7 @@ from continua.ode.implicit.krylov import Operator, gmres
 from continua.ode.plain import Plain, plain_differences
 from continua.ode.rate import Rate
 from continua.ode.solution import State, Status, Time, failure
-from continua.ode.stepper import Attempt, Failed, InnerCotangent, ParameterGradients, Stepper, combine, rate_vjp
+from continua.ode.stepper import Attempt, Failed, Inner, ParameterGradients, StageVjp, Stepper, combine, rate_vjp
 from continua.ode.tableau import Tableau, find_method, name_of
 
 LINEAR_SHARE = 0.1  # of the tolerance: what a linear solve may leave undone
@@ -97,16 +96,7 @@ class ImplicitStepper(Stepper):
             raise failure(attempt.failed.status, float(t), float(t_next - t), float(rms(y, False)), attempt.failed.samples)
         return attempt.stages
 
-    def vjp(
-        self,
-        rate: Rate,
-        t: Time,
-        t_next: Time,
-        y: State,
-        g: State,
-        gradients: ParameterGradients,
-        inner: Sequence[InnerCotangent] = (),
-    ) -> tuple[list[State], list[State]]:
+    def vjp(self, rate: Rate, t: Time, t_next: Time, y: State, g: State, gradients: ParameterGradients, inner: Inner = ()) -> StageVjp:
         if inner:
             raise ConfigError(f"{self.tableau.name} is implicit and gives gradients of y1 only; use an explicit method for states inside")
         equations, stages = StageEquations(rate, self.tableau, t, t_next, y), self.stages(rate, t, t_next, y)
