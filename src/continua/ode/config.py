@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from math import isfinite
-from typing import Any, Literal, Never
+from typing import Literal, Never
 
 from continua.errors import ConfigError
 from continua.ode.control import Per, StepControl
 from continua.ode.gradients import Gradient, find_gradient
 from continua.ode.implicit import Implicit
-from continua.ode.plain import Options, Plain, build, refuse_unknown
+from continua.ode.plain import Options, Plain, build, is_whole, refuse_unknown
 from continua.ode.tableau import Tableau, find_method, name_of
 
 
@@ -57,7 +57,7 @@ class SolverConfig:
             return given
         return cls().replace(**dict(given or {}))
 
-    def replace(self, **changes: Any) -> "SolverConfig":
+    def replace(self, **changes: object) -> "SolverConfig":
         """A copy with some keywords changed; an unknown keyword names the nearest known one."""
         return replace(self, **changes)
 
@@ -88,7 +88,7 @@ class SolverConfig:
             value = getattr(self, name)
             if not (isinstance(value, int | float) and isfinite(value) and value > 0):
                 raise ConfigError(f"{name}={value!r}; a tolerance must be a finite number above 0")
-        if self.steps is not None and (not isinstance(self.steps, int) or isinstance(self.steps, bool) or self.steps < 1):
+        if self.steps is not None and not is_whole(self.steps):
             raise ConfigError(f"steps={self.steps!r}; expected a whole number of at least 1")
         if self.on_failure not in ("raise", "status"):
             raise ConfigError(f"on_failure={self.on_failure!r}; expected one of 'raise', 'status'")

@@ -17,7 +17,7 @@ from continua.ode.control import NextStep, error_ratio, first_step, rms
 from continua.ode.dense import DenseOutput, Saver
 from continua.ode.rate import Rate, probe
 from continua.ode.solution import Solution, State, Stats, Status, StepLog, Time, failure
-from continua.ode.stepper import Attempt, Failed, Step, Stepper
+from continua.ode.stepper import Attempt, Step, Stepper
 
 if TYPE_CHECKING:
     from continua.ode.config import SolverConfig
@@ -113,11 +113,16 @@ class AcceptedSteps(ABC):
 
     def solution(self, y1: State | None = None, ys: State | None = None) -> Solution:
         """What the user gets: y1 and ys, connected to y0 and the parameters as the caller did, or as they are."""
-        y1, ys = self.y if y1 is None else y1, self.ys if ys is None else ys
-        single, dense = self.integration.rate.single, self.integration.dense
-        if single:
-            return Solution(y1[0], ys[0] if ys else None, None, self.stats, self.status, dense)
-        return Solution(y1, ys or None, None, self.stats, self.status, dense)
+        y1, ys = self.y if y1 is None else y1, (self.ys if ys is None else ys) or None
+        if self.integration.rate.single:
+            return Solution(y1[0], ys and ys[0], None, self.stats, self.status, self.integration.dense)
+        return Solution(y1, ys, None, self.stats, self.status, self.integration.dense)
+
+    def _fail(self, status: Status, t: Time, h: Time, samples: list[int]) -> None:
+        """An error, or the status of the whole batch, which shares its steps: as the configuration says."""
+        if self.integration.config.on_failure == "raise":
+            raise failure(status, _first_of(t), _first_of(h), float(rms(self.y, False)), samples)
+        self.status = (status,) * self.integration.batch
 
 
 class FixedSteps(AcceptedSteps):
@@ -137,8 +142,8 @@ class FixedSteps(AcceptedSteps):
             t_next = p.t1 if index == self.count - 1 else p.t0 + (index + 1) * h
             p.rate.on_step(index, False)
             attempt = p.stepper.step(p.rate, t, t_next, self.y, first)
-            if attempt.failed is not None:
-                self._stop(attempt.failed, t, h)
+            if attempt.failed is not None:  # an implicit step of some samples: the batch stays at its last good state
+                self._fail(attempt.failed.status, t, h, attempt.failed.samples)
                 self.count = index
                 break
             if not torch.compiler.is_compiling():
@@ -149,12 +154,6 @@ class FixedSteps(AcceptedSteps):
         self._count(p.rate.calls - calls + (p.first is not None), h)
         if not torch.compiler.is_compiling():
             self._check(h)
-
-    def _stop(self, failed: Failed, t: Time, h: Time) -> None:
-        """An implicit step of some samples could not be taken: the batch, which shares its steps, stays at its last good state."""
-        if self.integration.config.on_failure == "raise":
-            raise failure(failed.status, _first_of(t), _first_of(h), float(rms(self.y, False)), failed.samples)
-        self.status = (failed.status,) * self.integration.batch
 
     def _count(self, nfe: int, h: Time) -> None:
         if isinstance(h, Tensor):
@@ -185,8 +184,7 @@ class FixedSteps(AcceptedSteps):
         bad = not_finite(self.y)
         if not bad:
             return
-        if self.integration.config.on_failure == "raise":
-            raise failure(Status.NON_FINITE, _first_of(self.integration.t1), _first_of(h), float(rms(self.y, False)), bad)
+        self._fail(Status.NON_FINITE, self.integration.t1, h, bad)
         self.status = tuple(Status.NON_FINITE if i in bad else Status.SUCCESS for i in range(self.integration.batch))
         rows = torch.tensor(bad, device=self.y[0].device)
         good = (torch.stack(parts) for parts in zip(*(self._last_good[row] for row in bad), strict=True))
@@ -262,10 +260,7 @@ class BatchSteps(AcceptedSteps):
             return
         with torch.no_grad():
             bad = not_finite(self.integration.rate(t, self.y[: self.integration.rate.width])) or self._suspects
-        status = Status.NON_FINITE if bad else status
-        if self.integration.config.on_failure == "raise":
-            raise failure(status, t, h, float(rms(self.y, False)), bad or list(range(self.integration.batch)))
-        self.status = (status,) * self.integration.batch
+        self._fail(Status.NON_FINITE if bad else status, t, h, bad or list(range(self.integration.batch)))
 
 
 @torch.no_grad()

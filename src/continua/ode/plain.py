@@ -35,6 +35,11 @@ def refuse_unknown(cls: type, what: str, names: "Mapping[str, object]", more: tu
             raise unknown_name(what, name, known)
 
 
+def is_whole(value: object) -> bool:
+    """Whether this is a whole number of at least 1; True and False are numbers to Python only."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
 def build(cls: type[T], what: str, options: Options) -> T:
     """An object of the class from options by name."""
     refuse_unknown(cls, what, options)

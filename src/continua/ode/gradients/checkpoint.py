@@ -14,6 +14,7 @@ from continua.errors import ConfigError
 from continua.ode.dense import Save, Saver, stage_weights
 from continua.ode.gradients.base import Cotangents, ForwardPass, Gradient, Gradients, connect
 from continua.ode.integration import AcceptedSteps, Integration
+from continua.ode.plain import is_whole
 from continua.ode.rate import Rate, broadcast_time
 from continua.ode.solution import Solution, State, Stats, Time, pick, put
 from continua.ode.stepper import Inner, ParameterGradients, Step, Stepper
@@ -31,8 +32,7 @@ class Checkpoint(Gradient):
     segments: "int | Literal['sqrt'] | None" = None
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.segments, int) and not isinstance(self.segments, bool) and self.segments >= 1
-        if self.segments not in (None, "sqrt") and not whole:
+        if self.segments not in (None, "sqrt") and not is_whole(self.segments):
             raise ConfigError(f"Checkpoint(segments={self.segments!r}); expected a whole number of at least 1, 'sqrt' or None")
 
     def integrate(self, integration: Integration) -> Solution:

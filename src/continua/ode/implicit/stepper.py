@@ -20,7 +20,7 @@ from continua.errors import ConfigError
 from continua.ode.control import rms
 from continua.ode.implicit.jacobian import Differences, Linearised, Product, StageEquations, mix
 from continua.ode.implicit.krylov import Operator, gmres
-from continua.ode.plain import Plain, plain_differences
+from continua.ode.plain import Plain, is_whole, plain_differences
 from continua.ode.rate import Rate
 from continua.ode.solution import State, Status, Time, failure
 from continua.ode.stepper import Attempt, Failed, Inner, ParameterGradients, StageVjp, Stepper, combine, rate_vjp
@@ -61,9 +61,8 @@ class Implicit:
         if self.max_iterations is None:
             object.__setattr__(self, "max_iterations", 20 if self.solver == "newton" else 200)
         for name in ("max_iterations", "krylov"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ConfigError(f"Implicit: {name}={value!r}; expected a whole number of at least 1")
+            if not is_whole(getattr(self, name)):
+                raise ConfigError(f"Implicit: {name}={getattr(self, name)!r}; expected a whole number of at least 1")
 
     def plain(self) -> "str | Tableau | Plain":
         """The method and the options that differ from the defaults; the method alone where none does."""
