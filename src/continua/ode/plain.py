@@ -25,8 +25,6 @@ REPLACED = {
 
 def refuse_unknown(cls: type, what: str, names: "Mapping[str, object]", more: tuple[str, ...] = ()) -> None:
     """An error for a name that is no field of the class; spellings of version 0.1 are told the new one."""
-    if not names:  # said first, for compiled solves: they can be without options, but cannot list fields
-        return
     known = [field.name for field in fields(cls)] + list(more)
     for name in names:
         if name in REPLACED and name not in known:

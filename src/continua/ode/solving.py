@@ -61,7 +61,8 @@ def solve(
         record_steps: keep t, h, error and acceptance of every tried step in `stats.steps`.
         unknown: there are no others; one of an earlier version is told its new place.
     """
-    refuse_unknown(SolverConfig, "solver option", unknown, more=("save_at", "dense", "params"))
+    if unknown:
+        refuse_unknown(SolverConfig, "solver option", unknown, more=("save_at", "dense", "params"))
     config = SolverConfig(method, rtol, atol, steps, control, gradient, on_failure, record_steps)
     return solve_with(config, f, y0, t0, t1, save_at=save_at, dense=dense, params=params)
 
