@@ -88,7 +88,7 @@ def record_network(book: Book, label: str, build: Callable[[], Any], size: int) 
         loss = functional.cross_entropy(outputs, torch.arange(len(images)))
     loss.backward()
     book.add(f"{label}/training", {"output": outputs, "loss": loss})
-    book.add(f"{label}/gradients", first_names({name: p.grad for name, p in net.named_parameters() if p.grad is not None}))
+    book.add(f"{label}/gradients", {name: p.grad for name, p in first_names(dict(net.named_parameters())).items() if p.grad is not None})
     book.add(f"{label}/buffers", dict(net.named_buffers()))
     book.add(f"{label}/training costs", [costs(stats) for stats in net.stats if stats is not None])
     if isinstance(net, continua.Network) and not hasattr(net, "target"):
