@@ -58,14 +58,14 @@ def judged(line: dict[str, Any], tolerance: int) -> dict[str, Any]:
     return line | {"verdict": "equal" if not off else "rounding" if off <= tolerance else "differs"}
 
 
-def main() -> int:
+def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="folders of runs (else every one under results/)")
     parser.add_argument("--data-dir", type=Path, help="folder of all data sets (else CONTINUA_DATA, else the user's cache)")
     parser.add_argument("--images", type=int, default=5, help="how many images may change sides by rounding (5)")
     parser.add_argument("--progress", type=Path, help="JSON lines, one for each run that is done; read first, then added to")
     parser.add_argument("--out", type=Path, help="JSON file for the table")
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     folders = options.runs or sorted(path.parent for path in (ROOT / "results").rglob("config.yaml"))
     kept = options.progress.read_text("utf-8").splitlines() if options.progress and options.progress.exists() else []
     done = {line["run"]: line for line in map(json.loads, kept)}
