@@ -29,7 +29,7 @@ BELOW = {
     "filters": {"ode", "machine"},  # machine: which number types can be computed in
     "blocks": {"filters", "ode"},
     "models": {"blocks", "filters", "ode"},
-    "data": set(),
+    "data": {"machine"},
     "report": set(),
     # runs: blocks and ode, the blocks that have a solver and what their solves cost; filters and machine, which number types are fast here
     "runs": {"models", "blocks", "filters", "ode", "data", "machine"},
@@ -325,19 +325,14 @@ def definitions() -> dict[str, list[str]]:
 
 # Names that several files may define, and which files: one meaning each, all the same.
 SHARED_NAMES = {
-    **dict.fromkeys(("Options", "present"), "analysis/questions/*"),  # two of the three parts of every question
+    **dict.fromkeys(("Options", "ask", "present"), "analysis/questions/*"),  # the three parts of every question
     "reconstruction": "*/reconstruction.py",  # the model's registered name, and that of the analysis which trains it
-}
-# Shared by accident, to be renamed.
-UNSETTLED = {
-    *("Outcome", "Setting", "Status", "Step", "Training", "cache_folder", "layers", "main", "parameters_of", "probabilities"),
-    *("ask", "rows_of", "table", "verdict"),
 }
 
 
 def test_a_name_is_defined_in_one_place() -> None:
     """One meaning per name in the whole house, so that a name read anywhere leads to one definition."""
-    several = {name: files for name, files in definitions().items() if len(files) > 1 and name not in UNSETTLED}
+    several = {name: files for name, files in definitions().items() if len(files) > 1}
     allowed = {name for name, files in several.items() if all(fnmatchcase(file, SHARED_NAMES.get(name, "")) for file in files)}
     assert {name: files for name, files in several.items() if name not in allowed} == {}
     assert allowed == SHARED_NAMES.keys(), "a shared name that is shared no longer"

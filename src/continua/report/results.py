@@ -197,7 +197,7 @@ def entry_environment(environment: Mapping[str, Any]) -> dict[str, Any]:
     return {name: environment[name] for name in ("processor", "threads", "python") if name in environment} | versions
 
 
-def main() -> None:
+def write_results_page() -> None:
     """Write docs/results.md and its pictures: `make results`."""
     folder, docs = Path("results"), Path("docs")
     made = [write_text(docs / "results.md", results_page(folder)), *draw_results(folder, docs)]
