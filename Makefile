@@ -83,7 +83,7 @@ notebooks: .venv/.test ## run the notebooks of the documentation and keep their 
 	$(PY) docs/notebooks/run.py
 
 results: .venv/.base ## write docs/results.md from results/*/*.json, with its pictures
-	$(PY) -c 'from continua.report.results import main; main()'
+	$(PY) -c 'from continua.report.results import write_results_page; write_results_page()'
 
 clean: ## remove the environment and everything built (runs/ stays)
 	rm -rf .venv .tmp site build dist .pytest_cache .ruff_cache .hypothesis

@@ -5,6 +5,8 @@ it would take; its commands are checked instead, a training down to its resolved
 serve, and those with a word in capitals, which stands for the reader's own.
 """
 
+import builtins
+import dis
 import re
 import shlex
 import shutil
@@ -13,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import CodeType
 
 import pytest
 import yaml
@@ -111,6 +114,38 @@ def test_a_page_can_be_followed_from_top_to_bottom(
         elif block.kind == "sh":
             for words in commands(block.code):
                 follow(words, only_check=block.needs is not None or named(page) in GENERATED)
+
+
+@pytest.mark.parametrize("part", ["gradient", "filter", "model", "analysis", "study"])
+def test_a_part_of_ones_own_is_one_short_file(part: str) -> None:
+    """The page above runs it; here: it needs nothing of the page before it, and is short."""
+    text = (ROOT / "docs" / "own-parts.md").read_text("utf-8")
+    (section,) = re.findall(rf"^## An? {part}: .*?(?=^## |\Z)", text, flags=re.M | re.S)
+    (code,) = (block["code"] for block in FENCE.finditer(section) if block["kind"] == "python")
+    assert len(code.splitlines()) < 40
+    assert names_from_elsewhere(compile(code, part, "exec")) == set()
+
+
+def names_from_elsewhere(code: CodeType) -> set[str]:
+    """Names that a module reads and nowhere defines."""
+    read, defined, waiting = set(), {*vars(builtins), "__annotations__"}, [code]
+    while waiting:
+        here = waiting.pop()
+        waiting += [constant for constant in here.co_consts if isinstance(constant, CodeType)]
+        for instruction in dis.get_instructions(here):
+            if instruction.opname in {"LOAD_NAME", "LOAD_GLOBAL"}:
+                read.add(instruction.argval)
+            elif instruction.opname in {"STORE_NAME", "STORE_GLOBAL"}:
+                defined.add(instruction.argval)
+    return read - defined
+
+
+def test_a_name_from_elsewhere_is_seen() -> None:
+    assert names_from_elsewhere(compile("import os\n\nclass A(B):\n    def c(self, d=E):\n        return os, F, d, len", "x", "exec")) == {
+        "B",
+        "E",
+        "F",
+    }
 
 
 def commands(code: str) -> Iterator[list[str]]:

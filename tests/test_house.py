@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from importlib.metadata import version
 from pathlib import Path
 
@@ -29,7 +30,7 @@ BELOW = {
     "filters": {"ode", "machine", "native"},  # machine: which number types can be computed in
     "blocks": {"filters", "ode", "native"},
     "models": {"blocks", "filters", "ode"},
-    "data": set(),
+    "data": {"machine"},
     "report": set(),
     # runs: blocks and ode, the blocks that have a solver and what their solves cost; filters and machine, which number types are fast here
     "runs": {"models", "blocks", "filters", "ode", "data", "machine", "native"},
@@ -59,14 +60,19 @@ def room_of(module: str) -> str:
     return [*module.split("."), "__init__"][1]
 
 
+def source_of(node: ast.ImportFrom, package: str) -> str:
+    """The full name of the module that `from ... import` in a file of `package` imports from."""
+    parents = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+    return ".".join([*parents, *([node.module] if node.module else [])])
+
+
 def imported_modules(tree: ast.AST, package: str) -> Iterator[tuple[int, str]]:
     """Line and full name of each module a file of `package` imports: at the top, inside functions, by string."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            parents = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            source = ".".join([*parents, *([node.module] if node.module else [])])
+            source = source_of(node, package)
             # `from continua import x` reaches either the room x or a name of the package itself.
             rooms = BELOW.keys() | MAY_IMPORT_ALL if source == "continua" else set()
             yield from ((node.lineno, f"{source}.{alias.name}" if alias.name in rooms else source) for alias in node.names)
@@ -166,6 +172,96 @@ def test_wrong_shapes_are_caught_while_tests_run() -> None:
         greyscale(torch.zeros(3, 4, 4))
 
 
+# --- no cycles --------------------------------------------------------------------------------------------------------
+
+
+def top_level(tree: ast.AST) -> Iterator[ast.AST]:
+    """What is run when a module is imported: not the bodies of functions, not what only a type checker reads."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}:
+            continue
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield from top_level(node)
+
+
+def import_graph(code: dict[str, str]) -> dict[str, set[str]]:
+    """From each module to those it imports when it is imported itself. `code`: the source of each module, packages by their own name.
+
+    That importing a module imports its packages first is left out: a room's `__init__` imports all of it.
+    """
+    graph: dict[str, set[str]] = {}
+    parents = {name.rpartition(".")[0] for name in code}
+    for name, text in code.items():
+        package = name if name in parents else name.rpartition(".")[0]
+        targets: set[str] = set()
+        for node in top_level(ast.parse(text)):
+            if isinstance(node, ast.Import):
+                targets |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                source = source_of(node, package)
+                targets |= {full if (full := f"{source}.{alias.name}") in code else source for alias in node.names}
+        graph[name] = (targets & code.keys()) - {name}
+    return graph
+
+
+def cycle_in(graph: dict[str, set[str]]) -> list[str]:
+    """A way round, if there is one."""
+    done: set[str] = set()
+
+    def search(node: str, way: list[str]) -> list[str]:
+        if node in way:
+            return [*way[way.index(node) :], node]
+        if node in done:
+            return []
+        for target in sorted(graph.get(node, ())):
+            if ring := search(target, [*way, node]):
+                return ring
+        done.add(node)
+        return []
+
+    return next((ring for node in sorted(graph) if (ring := search(node, []))), [])
+
+
+def modules() -> dict[str, str]:
+    """The source of every module by its full name; a package by its own."""
+    files = {".".join(["continua", *path.relative_to(SOURCE).with_suffix("").parts]): path for path in sources()}
+    return {name.removesuffix(".__init__"): path.read_text("utf-8") for name, path in files.items()}
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    assert cycle_in(import_graph(modules())) == []
+
+
+def test_no_room_imports_itself_by_way_of_others() -> None:
+    """Also not inside functions: what a room is allowed to import is checked against its order, and this against the source."""
+    rooms: dict[str, set[str]] = {}
+    for path in sources():
+        room, package = path.relative_to(SOURCE).with_suffix("").parts[0], ".".join(["continua", *path.relative_to(SOURCE).parts[:-1]])
+        targets = {
+            room_of(name) for _, name in imported_modules(ast.parse(path.read_text("utf-8")), package) if name.startswith("continua.")
+        }
+        rooms.setdefault(room, set()).update(targets - {room})
+    assert cycle_in(rooms) == []
+    assert cycle_in(BELOW) == []
+
+
+@pytest.mark.parametrize(
+    ("b", "ring"),
+    [
+        ("from continua.room.a import x", ["continua.room.a", "continua.room.b", "continua.room.a"]),
+        ("if True:\n    from .a import x", ["continua.room.a", "continua.room.b", "continua.room.a"]),
+        ("class B:\n    from . import a", ["continua.room.a", "continua.room.b", "continua.room.a"]),
+        ("from continua.room import x", ["continua.room", "continua.room.a", "continua.room.b", "continua.room"]),
+        ("def late():\n    from continua.room.a import x", []),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .a import x", []),
+    ],
+)
+def test_the_cycle_check_sees_a_ring(b: str, ring: list[str]) -> None:
+    code = {"continua.room": "from .a import x", "continua.room.a": "from continua.room.b import y", "continua.room.b": b}
+    assert cycle_in(import_graph(code)) == ring
+
+
 # --- public names -----------------------------------------------------------------------------------------------------
 
 
@@ -190,12 +286,57 @@ def test_a_room_says_what_is_public(module: str) -> None:
     assert all(hasattr(importlib.import_module(module), name) for name in names)
 
 
-@pytest.mark.parametrize("room", ["analysis", "report", "studies"])
-def test_no_function_shadows_its_module(room: str) -> None:
+def packages() -> list[Path]:
+    """The package, its rooms and their subpackages."""
+    return [path.parent for path in sorted(SOURCE.rglob("__init__.py"))]
+
+
+def bound_names(tree: ast.AST, package: str) -> set[str]:
+    """What importing, defining and assigning at the top of a package gives names to, besides its own modules."""
+    names: set[str] = set()
+    for node in top_level(tree):
+        if isinstance(node, ast.ImportFrom) and source_of(node, package) == package:
+            continue  # `from continua.studies import dcn` is the module itself
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {alias.asname or alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return names
+
+
+@pytest.mark.parametrize("package", packages(), ids=lambda path: path.relative_to(SOURCE.parent).as_posix())
+def test_no_name_of_a_package_shadows_a_module_in_it(package: Path) -> None:
     """`continua.analysis.steps` is the function, so no module may be called that."""
-    surface = importlib.import_module(f"continua.{room}")
-    modules = {path.stem for path in (SOURCE / room).iterdir()}
-    assert [name for name in surface.__all__ if name in modules] == []
+    modules = {path.stem for path in package.glob("*.py")} | {path.parent.name for path in package.glob("*/__init__.py")}
+    name = ".".join(package.relative_to(SOURCE.parent).parts)
+    assert modules & bound_names(ast.parse((package / "__init__.py").read_text("utf-8")), name) == set()
+
+
+def definitions() -> dict[str, list[str]]:
+    """Every public function and class at the top of a module: its name, and the files that define it."""
+    files: dict[str, list[str]] = {}
+    for path in sources():
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+                files.setdefault(node.name, []).append(path.relative_to(SOURCE).as_posix())
+    return files
+
+
+# Names that several files may define, and which files: one meaning each, all the same.
+SHARED_NAMES = {
+    **dict.fromkeys(("Options", "ask", "present"), "analysis/questions/*"),  # the three parts of every question
+    "reconstruction": "*/reconstruction.py",  # the model's registered name, and that of the analysis which trains it
+}
+
+
+def test_a_name_is_defined_in_one_place() -> None:
+    """One meaning per name in the whole house, so that a name read anywhere leads to one definition."""
+    several = {name: files for name, files in definitions().items() if len(files) > 1}
+    allowed = {name for name, files in several.items() if all(fnmatchcase(file, SHARED_NAMES.get(name, "")) for file in files)}
+    assert {name: files for name, files in several.items() if name not in allowed} == {}
+    assert allowed == SHARED_NAMES.keys(), "a shared name that is shared no longer"
 
 
 def test_public_names_are_the_inventory() -> None:

@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 
 from golden_parts.book import Book
 from golden_parts.networks import pictures
-from golden_parts.spellings import load_network, run_identity, solver_options
+from golden_parts.spellings import first_names, load_network, run_identity, solver_options
 
 ROOT = Path(__file__).resolve().parents[2]
 CPU = ("--device", "cpu")
@@ -51,9 +51,10 @@ def record_run(book: Book, label: str, run: Path) -> None:
     config = yaml.safe_load((run / "config.yaml").read_text("utf-8"))
     book.add(f"{label}/config", without_folders(config))
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text("utf-8").splitlines()]
+    lines = [line | {"sigma": first_names(line["sigma"])} if "sigma" in line else line for line in lines]
     book.add(f"{label}/metrics", {f"line {place}": line for place, line in enumerate(lines, 1)})
     book.add(f"{label}/result", json.loads((run / "result.json").read_text("utf-8")))
-    weights = load_file(run / "best" / "model.safetensors")
+    weights = first_names(load_file(run / "best" / "model.safetensors"))
     book.add(f"{label}/weights", torch.cat([weights[name].reshape(-1).double() for name in sorted(weights)]))
     record_answer(book, label, run, 1)
 
@@ -62,7 +63,7 @@ def record_answer(book: Book, label: str, run: Path, channels: int) -> None:
     """What the network of a finished run answers to a fixed batch."""
     net = load_network(run)
     with torch.no_grad():
-        book.add(f"{label}/names", ", ".join(net.state_dict()))
+        book.add(f"{label}/names", ", ".join(first_names(net.state_dict())))
         book.add(f"{label}/output", net(pictures(channels, 16)))
 
 

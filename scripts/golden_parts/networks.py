@@ -10,7 +10,7 @@ from torch.nn import functional
 
 import continua
 from golden_parts.book import Book, costs
-from golden_parts.spellings import inner_states, reconstructor, solver_options
+from golden_parts.spellings import first_names, inner_states, reconstructor, solver_options
 
 DCN: dict[str, Any] = dict(channels=[4, 8, 8])
 PER_STEP: dict[str, Any] = dict(channels=[4], steps=2)
@@ -70,7 +70,7 @@ def record_network(book: Book, label: str, build: Callable[[], Any], size: int) 
     """A fresh network: weights, answers, costs and gradients."""
     torch.manual_seed(0)
     net = build()
-    weights = net.state_dict()
+    weights = first_names(net.state_dict())
     config = getattr(net, "config", {})
     book.add(f"{label}/config", config)
     book.add(f"{label}/names", ", ".join(weights))
@@ -88,7 +88,7 @@ def record_network(book: Book, label: str, build: Callable[[], Any], size: int) 
         loss = functional.cross_entropy(outputs, torch.arange(len(images)))
     loss.backward()
     book.add(f"{label}/training", {"output": outputs, "loss": loss})
-    book.add(f"{label}/gradients", {name: p.grad for name, p in net.named_parameters() if p.grad is not None})
+    book.add(f"{label}/gradients", {name: p.grad for name, p in first_names(dict(net.named_parameters())).items() if p.grad is not None})
     book.add(f"{label}/buffers", dict(net.named_buffers()))
     book.add(f"{label}/training costs", [costs(stats) for stats in net.stats if stats is not None])
     if isinstance(net, continua.Network) and not hasattr(net, "target"):

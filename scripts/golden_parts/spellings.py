@@ -1,6 +1,7 @@
 """Names and signatures that a redesign may change, called here and nowhere else in the golden outputs."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,18 @@ def reconstructor(encoder: Any) -> Any:
     from continua.models import Reconstructor
 
     return Reconstructor(encoder)
+
+
+# Names of the reconstruction network's parameters that have changed since it was first written, and what they were then.
+DECODER_NAMES = {"stem.network.": "encoder.", "transitions.0.conv.": "squeeze.", "head.norm.": "norm.", "head.conv.": "to_image."}
+
+
+def first_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What belongs to each parameter, by the parameter's first name: networks are then compared whatever their parts are called."""
+    if not any(name.startswith("stem.network.") for name in values):
+        return dict(values)
+    old = [next((prefix for prefix in DECODER_NAMES if name.startswith(prefix)), "") for name in values]
+    return {DECODER_NAMES.get(prefix, "") + name.removeprefix(prefix): values[name] for prefix, name in zip(old, values, strict=True)}
 
 
 def load_network(run: Path) -> Any:

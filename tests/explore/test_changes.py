@@ -6,7 +6,7 @@ import torch
 
 from continua import ConfigError, create_model
 from continua.analysis import masked
-from continua.explore.changes import Change, Solver, Trial, changed, outcome, probabilities, table, trials
+from continua.explore.changes import Change, Solver, Trial, changed, outcome, trial_probabilities, trials, trials_table
 from continua.models import Network
 
 CLASSES = tuple("0123456789")
@@ -75,7 +75,7 @@ def test_a_network_without_time_ignores_what_it_does_not_have(image: torch.Tenso
 def test_a_solve_that_fails_is_told_and_not_raised() -> None:
     found = outcome(network(), torch.full((1, 1, 12, 12), float("nan")))
     assert "solver gave up" in found.problem
-    shown = table([Trial("as it is", outcome(network(), torch.rand(1, 1, 12, 12))), Trial("broken", found)], CLASSES)
+    shown = trials_table([Trial("as it is", outcome(network(), torch.rand(1, 1, 12, 12))), Trial("broken", found)], CLASSES)
     assert str(shown.rows[1][1]).startswith("none: the solver gave up")
 
 
@@ -103,8 +103,8 @@ def test_each_part_of_a_change_has_its_row() -> None:
 def test_the_table_and_the_bars_hold_the_outcomes(image: torch.Tensor) -> None:
     net = network()
     rows = [Trial(name, outcome(net, changed(image, change))) for name, change in (("as it is", Change()), ("mask", Change(mask=6)))]
-    shown = table(rows, CLASSES)
+    shown = trials_table(rows, CLASSES)
     assert shown.rows[0][1] == CLASSES[rows[0].outcome.best]
     assert shown.rows[1][5] == sum(rows[1].outcome.nfe)
-    bars = probabilities(rows, CLASSES)
+    bars = trial_probabilities(rows, CLASSES)
     assert sum(map(float, bars.series[1].y)) == pytest.approx(100)

@@ -19,7 +19,7 @@ def network(name: str, **options) -> Network:
 
 @pytest.mark.parametrize(("name", "t"), [("dcn_ode", None), ("dcn_sigma_ji", None), ("dcn_full", None), ("dcn_sigma_alpha_t", 1.3)])
 def test_a_single_kernel_is_that_of_its_layer(name: str, t: float | None) -> None:
-    for layer in kernels.layers(network(name)):
+    for layer in kernels.filter_layers(network(name)):
         found = kernels.jet(layer, 2, 0, t)
         if found is not None:
             single, whole = found.kernel(found.state()).weight()[0, 0], kernels.layer_kernels(layer, t)[2, 0]
@@ -32,13 +32,13 @@ def test_a_single_kernel_is_that_of_its_layer(name: str, t: float | None) -> Non
 
 
 def test_the_kernel_of_the_time_channel_is_left_out() -> None:
-    layer = next(layer for layer in kernels.layers(network("dcn_ode")) if layer.name == "blocks.0.field.conv1")
+    layer = next(layer for layer in kernels.filter_layers(network("dcn_ode")) if layer.name == "blocks.0.field.conv1")
     assert kernels.layer_kernels(layer).shape[:2] == (4, 4)
     assert layer.conv.filter.in_channels == 5
 
 
 def test_every_convolution_is_listed_from_input_to_output() -> None:
-    assert [(layer.label, layer.kind) for layer in kernels.layers(network("dcn_ode"))] == [
+    assert [(layer.label, layer.kind) for layer in kernels.filter_layers(network("dcn_ode"))] == [
         ("stem", "pixel"),
         ("block 1 conv1", "njet"),
         ("block 1 conv2", "njet"),
@@ -46,12 +46,12 @@ def test_every_convolution_is_listed_from_input_to_output() -> None:
         ("block 2 conv2", "njet"),
         ("transition 1 conv", "pixel"),
     ]
-    kinds = [layer.kind for layer in kernels.layers(network("resnet4_anodev2_c1"))]
+    kinds = [layer.kind for layer in kernels.filter_layers(network("resnet4_anodev2_c1"))]
     assert kinds == ["pixel", "moving", "moving"]
 
 
 def test_a_filter_turned_by_a_quarter_is_the_picture_turned_by_a_quarter() -> None:
-    learned = kernels.jet(kernels.layers(network("dcn_ode"))[1], 0, 1)
+    learned = kernels.jet(kernels.filter_layers(network("dcn_ode"))[1], 0, 1)
     assert learned is not None
     view = kernels.turned(learned, float(learned.sigma), 90)
     first, second = kernels.filter_maps(view).values[0]
@@ -60,7 +60,7 @@ def test_a_filter_turned_by_a_quarter_is_the_picture_turned_by_a_quarter() -> No
 
 
 def test_a_filter_widened_has_its_own_scale() -> None:
-    learned = kernels.jet(kernels.layers(network("dcn_ode"))[1], 0, 1)
+    learned = kernels.jet(kernels.filter_layers(network("dcn_ode"))[1], 0, 1)
     assert learned is not None
     view = kernels.turned(learned, 2.5, 0)
     assert float(view.changed.sigma) == pytest.approx(2.5)
@@ -69,7 +69,7 @@ def test_a_filter_widened_has_its_own_scale() -> None:
 
 
 def test_coefficients_are_shown_by_rising_order_each_with_its_own() -> None:
-    learned = kernels.jet(kernels.layers(network("dcn_ode"))[1], 0, 1)
+    learned = kernels.jet(kernels.filter_layers(network("dcn_ode"))[1], 0, 1)
     assert learned is not None
     shown = kernels.coefficients(kernels.turned(learned, float(learned.sigma), 0)).series[0]
     assert list(shown.x) == ["G", "G_x", "G_y", "G_xx", "G_xy", "G_yy"]
@@ -78,7 +78,7 @@ def test_coefficients_are_shown_by_rising_order_each_with_its_own() -> None:
 
 
 def test_a_response_is_the_convolution_of_the_grey_image() -> None:
-    learned = kernels.jet(kernels.layers(network("dcn_ode"))[1], 1, 2)
+    learned = kernels.jet(kernels.filter_layers(network("dcn_ode"))[1], 1, 2)
     assert learned is not None
     point = torch.zeros(1, 3, 21, 21)
     point[..., 10, 10] = 1.0
@@ -90,19 +90,19 @@ def test_a_response_is_the_convolution_of_the_grey_image() -> None:
 
 
 def test_pixels_have_no_jet_and_wrong_channels_are_refused() -> None:
-    layers = kernels.layers(network("dcn_ode"))
+    layers = kernels.filter_layers(network("dcn_ode"))
     assert kernels.jet(layers[0], 0, 0) is None
     with pytest.raises(ConfigError, match="got 9 → 0"):
         kernels.jet(layers[1], 0, 9)
 
 
 def test_maps_of_kernels_show_a_window_that_begins_at_the_pair() -> None:
-    layer = kernels.layers(network("dcn_ode"))[3]
+    layer = kernels.filter_layers(network("dcn_ode"))[3]
     shown = kernels.kernel_maps(layer, 1, 2, rows=2, columns=3)
     assert shown.rows == ("to 1", "to 2")
     assert shown.columns == ("from 2", "from 3", "from 4")
     assert np.allclose(shown.values[1, 2], kernels.layer_kernels(layer)[2, 4].numpy())
-    assert kernels.kernel_maps(kernels.layers(network("dcn_ode"))[0], 0, 0).rows == ("from 0",)
+    assert kernels.kernel_maps(kernels.filter_layers(network("dcn_ode"))[0], 0, 0).rows == ("from 0",)
 
 
 def test_only_networks_whose_kernels_move_have_moving_layers() -> None:

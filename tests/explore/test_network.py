@@ -10,7 +10,7 @@ import torch
 from exploring import SMALL, make_run
 
 from continua import ConfigError, ContinuaError, create_model
-from continua.explore.demo_networks import Training, demos
+from continua.explore.demo_networks import DemoTraining, demos
 from continua.explore.network import known_runs, open_run
 
 
@@ -137,7 +137,7 @@ def test_a_training_that_ends_badly_says_why(tmp_path: Path) -> None:
     from dataclasses import replace
 
     demo = demos(tmp_path)[0]
-    training = Training(replace(demo, recipe=replace(demo.recipe, model="no_such_model")))
+    training = DemoTraining(replace(demo, recipe=replace(demo.recipe, model="no_such_model")))
     training.start()
     assert training._process is not None
     training._process.wait(120)

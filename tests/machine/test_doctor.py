@@ -87,7 +87,7 @@ def test_a_folder_that_cannot_be_written_is_broken(
 
 
 def test_wrong_float32_is_broken(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facts, "ask", lambda question: Reply(None, "the probe died (SIGILL)"))
+    monkeypatch.setattr(facts, "ask_child", lambda question: Reply(None, "the probe died (SIGILL)"))
     code, text = doctor(capsys)
     assert code == 1
     assert "Broken\n  - float32 does not work: the probe died (SIGILL)" in text

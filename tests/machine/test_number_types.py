@@ -101,7 +101,7 @@ def test_no_child_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_real_probe_agrees_with_itself_in_float32() -> None:
-    reply = asking.ask("float32", seconds=120)
+    reply = asking.ask_child("float32", seconds=120)
     assert reply.answer is not None
     assert reply.answer["fault"] is None
 
@@ -118,7 +118,7 @@ def test_the_probe_notices_a_wrong_product(tmp_path: Path, monkeypatch: pytest.M
     spoilt = asking.PROBE.read_text("utf-8").replace('if __name__ == "__main__":', SPOIL + 'if __name__ == "__main__":')
     (tmp_path / "spoilt.py").write_text(spoilt, "utf-8")
     monkeypatch.setattr(asking, "PROBE", tmp_path / "spoilt.py")
-    reply = asking.ask("float32", seconds=120)
+    reply = asking.ask_child("float32", seconds=120)
     assert reply.answer is not None
     assert reply.answer["fault"].startswith("a product of 64×64 by 64×64 in float32 was wrong by")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from continua.native.build import NoCompiler, build, find_compiler
+from continua.native.build import NoCompiler, build_library, find_compiler
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
@@ -17,7 +17,7 @@ def sanitised(tmp_path_factory) -> tuple[Path, str]:
     """A library built with sanitisers, and what must be loaded before it."""
     try:
         compiler = find_compiler().split()[0]
-        library = build(
+        library = build_library(
             tmp_path_factory.mktemp("native") / "libcontinua.so",
             ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-O1", "-g"),
         )

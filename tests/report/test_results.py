@@ -85,9 +85,10 @@ def test_the_page_says_what_was_asked_reduced_and_typed(tmp_path: Path) -> None:
     assert not stale.exists()
 
 
-def test_files_of_runs_are_no_entries(tmp_path: Path) -> None:
-    (tmp_path / "dcn" / "small" / "run").mkdir(parents=True)
-    (tmp_path / "dcn" / "small" / "run" / "result.json").write_text("{}")
+def test_files_of_runs_and_of_checks_are_no_entries(tmp_path: Path) -> None:
+    for file in ("dcn/small/run/result.json", "checks/kept-runs.json"):
+        (tmp_path / file).parent.mkdir(parents=True)
+        (tmp_path / file).write_text("{}")
     assert result_files(tmp_path) == []
 
 

@@ -16,8 +16,8 @@ import torch
 from sweeping import write_sweep
 from training import QUIET, lasting_lines, weights
 
-from continua.train import Outcome, Run, Slurm, Sweep, cancel, jobs_folder, load_sweep, run_sweep, train
-from continua.train.sweeps.cells import Status
+from continua.train import Run, Slurm, Sweep, SweepOutcome, cancel, jobs_folder, load_sweep, run_sweep, train
+from continua.train.sweeps.cells import CellStatus
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(900)]
 SCRIPT = Path(__file__).parents[2] / "scripts" / "slurm-local"
@@ -54,9 +54,9 @@ class Driver(threading.Thread):
         super().__init__(daemon=True)
         self.sweep, self.executor = sweep, Slurm(jobs_folder(sweep), sweep.slurm)
         self.executor.pause = 0.5
-        self.statuses: Sequence[Status] = ()
+        self.statuses: Sequence[CellStatus] = ()
         self.notes: set[tuple[str, str]] = set()
-        self.outcome: Outcome | None = None
+        self.outcome: SweepOutcome | None = None
         self.error: BaseException | None = None
         self.start()
 
@@ -66,11 +66,11 @@ class Driver(threading.Thread):
         except BaseException as error:
             self.error = error
 
-    def _see(self, statuses: Sequence[Status]) -> None:
+    def _see(self, statuses: Sequence[CellStatus]) -> None:
         self.statuses = statuses
         self.notes |= {(one.state, one.said) for one in statuses}
 
-    def finish(self) -> Outcome:
+    def finish(self) -> SweepOutcome:
         wait_until(lambda: not self.is_alive(), 600, "the sweep ends")
         if self.error is not None:
             raise self.error

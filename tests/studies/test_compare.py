@@ -5,7 +5,7 @@ import math
 import pytest
 
 from continua.report import PlusMinus
-from continua.studies import Claim, Tally, claim_above, claim_ahead, claim_that, comparison, in_standard_errors, over_seeds, verdict
+from continua.studies import Claim, Tally, claim_above, claim_ahead, claim_that, comparison, in_standard_errors, over_seeds, verdict_text
 
 
 def test_the_spread_over_seeds_is_the_sample_standard_deviation():
@@ -72,5 +72,5 @@ CLAIMS = [Claim("with 52 images", "holds"), Claim("with 8", "fails"), Claim("wit
     ],
 )
 def test_a_verdict_counts_the_claims_that_can_be_told(claims: list[Claim], scale: str, said: str) -> None:
-    assert verdict(claims, scale) == said
+    assert verdict_text(claims, scale) == said
     assert said.startswith(Tally.of(claims, scale).word)

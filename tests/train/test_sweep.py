@@ -34,7 +34,7 @@ from continua.train import (
     train,
 )
 from continua.train.loop import Training
-from continua.train.sweeps.cells import Status, last_words
+from continua.train.sweeps.cells import CellStatus, last_words
 from continua.train.sweeps.jobs import CellJob, JobSignals, slurm_parameters
 from continua.train.sweeps.table import summarise
 
@@ -345,8 +345,8 @@ def test_plain_lines_tell_each_change_once(tmp_path: Path, capsys: pytest.Captur
 def test_the_table_shows_every_cell_with_its_state_and_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sweep = sweep_of(tmp_path, seeds=2)
     statuses = [
-        Status(sweep.cells[0], "failed", failures=2, error="it diverged"),
-        Status(sweep.cells[1], "queued", job="12", said="Priority"),
+        CellStatus(sweep.cells[0], "failed", failures=2, error="it diverged"),
+        CellStatus(sweep.cells[1], "queued", job="12", said="Priority"),
     ]
     show_status(statuses, "mine")
     shown = capsys.readouterr().out

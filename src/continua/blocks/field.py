@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from continua.blocks.norm import Activation, can_fuse, group_norm, norm_then_act
-from continua.filters import Filter, FilterConv2d, NormAct, RealisedConv
+from continua.filters import Filter, FilterConv2d, Preceding, RealisedConv
 from continua.ode import SolverConfig
 
 Time = float | Tensor
@@ -110,5 +110,5 @@ def read_by(conv: RealisedConv, norm: nn.Module, act: Activation) -> Callable[[T
     plain = norm_then_act(norm, act)
     if not can_fuse(norm, act):
         return lambda h, t: conv(plain(h), t)
-    before = NormAct(norm, act.name, plain)
+    before = Preceding(norm, act.name, plain)
     return lambda h, t: conv.after(before, h, t)

@@ -27,7 +27,7 @@ def add_reproduce_arguments(parser: Parser, words: Words) -> None:
 def reproduce_command(options: Namespace) -> None:
     """Run `continua reproduce`."""
     from continua.report import show_page
-    from continua.studies import find_studies, keep, reproduce, verdict
+    from continua.studies import find_studies, keep, reproduce, verdict_text
     from continua.train import Interrupted, RunOptions
 
     if options.list or not options.study:
@@ -44,7 +44,7 @@ def reproduce_command(options: Namespace) -> None:
         show_page(result.page)
         for path in keep(result, options.keep) if options.keep else []:
             print(f"kept {path}")
-        said = verdict(result.finding.claims, options.scale)
+        said = verdict_text(result.finding.claims, options.scale)
         print(f"{study.id} at {options.scale}: {said}; numbers, pictures and page.html in {result.folder}")
     return None
 

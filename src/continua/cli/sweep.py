@@ -11,7 +11,7 @@ from continua.errors import ConfigError, ContinuaError
 from continua.machine import usable_cores
 
 if TYPE_CHECKING:
-    from continua.train import Executor, Outcome, RunOptions, Sweep
+    from continua.train import Executor, RunOptions, Sweep, SweepOutcome
 
 
 def add_sweep_arguments(parser: Parser, words: Words) -> None:
@@ -64,7 +64,7 @@ def _run_options(options: Namespace, sweep: "Sweep") -> "RunOptions":
     return RunOptions(data, options.device, threads, progress="lines", checkpoint_minutes=options.checkpoint_minutes)
 
 
-def _report(sweep: "Sweep", outcome: "Outcome", options: Namespace, executor: "Executor") -> None:
+def _report(sweep: "Sweep", outcome: "SweepOutcome", options: Namespace, executor: "Executor") -> None:
     from continua.train import show_results, summary, write_results
 
     path = write_results(sweep, outcome.statuses)

@@ -72,11 +72,6 @@ def md5_of(stream: BufferedIOBase) -> str:
     return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
-def usable_cores() -> int:
-    """Processor cores this process may use; fewer than the machine's under a cluster's scheduler."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 @contextmanager
 def progress_bar(what: str, total: int | None, *, of_bytes: bool = False, done: int = 0) -> Iterator[Advance]:
     """A bar on stderr, elsewhere than on a terminal one line at the end; call what it gives with the items (or bytes) done since last."""

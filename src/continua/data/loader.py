@@ -13,9 +13,9 @@ from continua.data.augment import Augmentation
 from continua.data.crop import ResizedCrop
 from continua.data.dataset import MemorySplit, Split
 from continua.data.draws import permutation
-from continua.data.files import usable_cores
 from continua.data.image_folder import ImageFolder, UndecodableImage
 from continua.errors import ConfigError, ContinuaWarning, DataError
+from continua.machine import usable_cores
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,8 +14,9 @@ import numpy as np
 import torch
 
 from continua.data.dataset import DataSet, MemorySplit, OfficialSet
-from continua.data.files import progress_bar, read_lines, usable_cores
+from continua.data.files import progress_bar, read_lines
 from continua.errors import DataError
+from continua.machine import usable_cores
 
 
 @dataclass(frozen=True)

@@ -154,7 +154,7 @@ def _described(solver: Solver) -> str:
     return ", ".join(parts)
 
 
-def table(rows: list[Trial], classes: tuple[str, ...]) -> Table:
+def trials_table(rows: list[Trial], classes: tuple[str, ...]) -> Table:
     """What each change does to the prediction, to the evaluations of f and to the time."""
     reference = rows[0].outcome
     columns = ["change", "prediction", Column("probability", "%", 1), Column(f"of {classes[reference.best]}", "%", 1)]
@@ -174,7 +174,7 @@ def table(rows: list[Trial], classes: tuple[str, ...]) -> Table:
     return Table("changes", "What each change does", columns, cells, caption)
 
 
-def probabilities(rows: list[Trial], classes: tuple[str, ...], most: int = 10) -> Figure:
+def trial_probabilities(rows: list[Trial], classes: tuple[str, ...], most: int = 10) -> Figure:
     """Bars of the likeliest classes: as it is, and with everything changed."""
     shown = [row for row in (rows[0], rows[-1]) if not row.outcome.problem]
     shown = shown[:1] if len(rows) == 1 else shown

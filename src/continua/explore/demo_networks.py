@@ -29,7 +29,7 @@ class Demo:
         return Run(self.folder).result is not None
 
 
-def cache_folder() -> Path:
+def demos_folder() -> Path:
     """Where demo networks are kept."""
     from platformdirs import user_cache_path
 
@@ -57,11 +57,11 @@ def demos(cache: Path | None = None, changes: Mapping[str, Any] | None = None) -
     for name, (text, recipe) in made.items():
         recipe = resolve(replace(recipe, **(changes or {})), "cpu")
         # Named by its recipe: another version of this file does not take an old network for the new one.
-        networks.append(Demo(name, text, recipe, (cache or cache_folder()) / f"{recipe.model}-{identity(recipe)[:8]}"))
+        networks.append(Demo(name, text, recipe, (cache or demos_folder()) / f"{recipe.model}-{identity(recipe)[:8]}"))
     return networks
 
 
-class Training:
+class DemoTraining:
     """A demo network on its way."""
 
     def __init__(self, demo: Demo) -> None:

@@ -12,7 +12,7 @@ from PIL import Image
 from continua.data import IMAGE_FORMATS
 from continua.errors import ContinuaError
 from continua.explore import parts
-from continua.explore.demo_networks import Demo, Training, demos
+from continua.explore.demo_networks import Demo, DemoTraining, demos
 from continua.explore.image import MAX_MEGABYTES, Picture, UploadError, read_upload
 from continua.explore.lens import Answers, Lens
 from continua.explore.network import Explored, known_runs, open_run
@@ -125,13 +125,13 @@ def _stamp(folder: Path) -> float:
 
 
 @st.cache_resource(show_spinner=False)
-def _trainings() -> dict[str, Training]:
+def _trainings() -> dict[str, DemoTraining]:
     return {}
 
 
 def _train(demo: Demo) -> None:
     """The first use of a demo network: train it, and say how far it is."""
-    training = _trainings().setdefault(demo.name, Training(demo))
+    training = _trainings().setdefault(demo.name, DemoTraining(demo))
     st.markdown(f"### {demo.name}: trained on first use")
     st.markdown(f"A small network on the embedded digits, {demo.text}. This takes a minute or two on two cores, once; it is then kept.")
     bar = st.progress(0.0, "starting …")

@@ -51,7 +51,7 @@ class JetView:
     changed: NJet
 
 
-def layers(model: Network) -> list[Layer]:
+def filter_layers(model: Network) -> list[Layer]:
     """Every convolution, from input to output."""
     convolutions = []
     for name, module in model.named_modules():
@@ -159,7 +159,7 @@ def coefficients(view: JetView) -> Figure:
 
 def moving_layers(model: Network) -> list[str]:
     """Names of the layers whose kernels change with t."""
-    return [layer.name for layer in layers(model) if layer.kind == "moving"]
+    return [layer.name for layer in filter_layers(model) if layer.kind == "moving"]
 
 
 def layer_path(model: Network, name: str, channel: int, count: int) -> LayerPath:

@@ -84,7 +84,7 @@ def space_panel(lens: Lens) -> None:
         "one and see what it then answers to the image.",
         "A filter as a sum of Gaussian derivatives: Figure 1 of the DCN paper; σ by depth and its distribution: Figures 3a and 3b.",
     )
-    known = kernels.layers(lens.network.model)
+    known = kernels.filter_layers(lens.network.model)
     start = next((place for place, layer in enumerate(known) if layer.kind == "njet"), 0)
     left, middle, right = st.columns([2, 1, 1])
     place = left.selectbox(
@@ -157,7 +157,7 @@ def weight_panel(lens: Lens) -> None:
 def _moving_layer(lens: Lens, names: list[str]) -> None:
     left, right = st.columns([2, 1])
     name = left.selectbox("Layer", names, format_func=conv_name, key=f"weight-layer-{lens.network.key}")
-    outputs = next(layer.outputs for layer in kernels.layers(lens.network.model) if layer.name == name)
+    outputs = next(layer.outputs for layer in kernels.filter_layers(lens.network.model) if layer.name == name)
     channel = int(right.number_input("To channel", 0, outputs - 1, 0, key=f"weight-to-{name}"))
     path = lens.kernels_over_time(name, channel, 8)
     maps = kernels.moving_kernel_maps(path)
@@ -185,8 +185,8 @@ def perturb_panel(lens: Lens) -> None:
     with picture:
         st.image(parts.enlarged(lens.shown(change)), caption="the changed image", width=190)
     rows = lens.trials(change, solver, scaled)
-    parts.part(changes.table(rows, lens.network.classes), key="perturb-changes")
-    parts.part(changes.probabilities(rows, lens.network.classes), key="perturb-probabilities")
+    parts.part(changes.trials_table(rows, lens.network.classes), key="perturb-changes")
+    parts.part(changes.trial_probabilities(rows, lens.network.classes), key="perturb-probabilities")
 
 
 def _change(lens: Lens) -> tuple[Change, bool]:

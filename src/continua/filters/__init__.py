@@ -46,7 +46,7 @@ from continua.filters.hybrid import hybrid_kernel
 from continua.filters.kernel import JetKernel, Kernel, PixelKernel
 from continua.filters.njet import JetFit, NJet, fit_pixel_kernel
 from continua.filters.rda import RDA
-from continua.filters.routes import NormAct, autocast_on, fast_on_cpu, why_no_library, without_autocast
+from continua.filters.routes import Preceding, autocast_on, fast_on_cpu, why_no_library, without_autocast
 from continua.filters.schedule import ScheduledNJet
 
 __all__ = [
@@ -65,9 +65,9 @@ __all__ = [
     "Kernel",
     "LinearEvolution",
     "NJet",
-    "NormAct",
     "Pixel",
     "PixelKernel",
+    "Preceding",
     "RealisedConv",
     "Remembering",
     "ScaleDiffusion",

@@ -22,8 +22,8 @@ from continua.filters.kernel import JetKernel, Kernel
 from continua.filters.routes import (
     FEWEST_CHANNELS,
     Geometry,
-    NormAct,
     Operator,
+    Preceding,
     Precision,
     check_route,
     choose_route,
@@ -83,7 +83,7 @@ class RealisedConv:
             here = self._at(t, *tensors)
             return self._finish(self._linear(here, x), t, here.time_map)
 
-    def after(self, norm_act: NormAct, x: Tensor, t: Tensor | float | None) -> Tensor:
+    def after(self, norm_act: Preceding, x: Tensor, t: Tensor | float | None) -> Tensor:
         with without_autocast(x.device):
             here = self._at(t, *self.tensors)
         if here.operator.fused is None:

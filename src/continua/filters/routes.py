@@ -72,7 +72,7 @@ class Operator:
 
 
 @dataclass(frozen=True)
-class NormAct:
+class Preceding:
     """What happens to a map before it is convolved: a group norm, then an activation; and both in plain operations."""
 
     norm: nn.GroupNorm
@@ -160,7 +160,7 @@ def native_operator(kernel: JetKernel, geometry: Geometry) -> Operator:
     def convolve(x: Tensor, bias: Tensor | None, alpha: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
         return native_conv(x, None, None, alpha, rows, cols, bias, stride=stride)
 
-    def fused(before: NormAct, x: Tensor, last: tuple[Tensor | None, ...], alpha: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
+    def fused(before: Preceding, x: Tensor, last: tuple[Tensor | None, ...], alpha: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
         norm, (bias, t, time_map) = before.norm, last
         size = dict(groups=norm.num_groups, stride=stride)
         return native_conv(

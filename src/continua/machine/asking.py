@@ -34,7 +34,7 @@ class Reply:
     lasting: bool = True
 
 
-def ask(question: str, environment: Mapping[str, str] | None = None, seconds: float | None = None) -> Reply:
+def ask_child(question: str, environment: Mapping[str, str] | None = None, seconds: float | None = None) -> Reply:
     """The answer of probe.py to a question, with `environment` added to ours; `seconds` of silence are a fault."""
     try:
         process = subprocess.Popen(

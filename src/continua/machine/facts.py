@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from continua.files import Json
-from continua.machine.asking import ask, keep_answer, kept_answer
+from continua.machine.asking import ask_child, keep_answer, kept_answer
 from continua.machine.number_types import (
     NUMBER_TYPES,
     STAND_IN,
@@ -142,7 +142,7 @@ def writable(folder: Path) -> bool:
 
 def float32_fault() -> str | None:
     """What is wrong with float32 here, in words; None if nothing is. Tried in a child process, each time."""
-    return ask("float32").fault
+    return ask_child("float32").fault
 
 
 def _number_type(known: Verdict | None) -> Json | None:
@@ -183,7 +183,7 @@ def ask_inductor_again() -> Inductor:
     """Try it, whatever is known already, and keep what comes of it."""
     if (stand_in("inductor") or not compilers()) and (known := known_inductor()) is not None:
         return known
-    reply = ask("inductor", seconds=BUILD_SECONDS)
+    reply = ask_child("inductor", seconds=BUILD_SECONDS)
     tried = Inductor(not reply.fault, reply.fault or "")
     if reply.lasting:
         keep_answer("inductor", _about_compiling(), asdict(tried))

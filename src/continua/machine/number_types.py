@@ -22,7 +22,7 @@ from typing import Literal, get_args
 
 from continua.errors import ConfigError
 from continua.files import Json
-from continua.machine.asking import ask, keep_answer, kept_answer
+from continua.machine.asking import ask_child, keep_answer, kept_answer
 
 LIMIT = "ONEDNN_MAX_CPU_ISA"  # the variable by which oneDNN is told to use older instructions only
 STAND_IN = "CONTINUA_PROBE"
@@ -93,7 +93,7 @@ _known: dict[tuple[str, str], Verdict] = {}
 
 def _probe(name: str, limit: str) -> tuple[Verdict, bool]:
     """What the child says, which is kept, and whether it would say so again."""
-    reply = ask(name, {LIMIT: limit} if limit else {})
+    reply = ask_child(name, {LIMIT: limit} if limit else {})
     said = reply.answer or {}
     flags = said.get("flags", {})
     if said.get("supported", True):

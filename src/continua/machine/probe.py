@@ -1,4 +1,4 @@
-"""Run by `asking.ask` in a process of its own, never imported: computes in a number type and compares with a wider one.
+"""Run by `asking.ask_child` in a process of its own, never imported: computes in a number type and compares with a wider one.
 
 It may die, hang or answer nonsense, which is what it is for. It imports PyTorch and nothing of ours, and answers on stdout in lines of
 JSON, each behind the word MARK: first {"ready": true} once PyTorch is imported, then a sign of life before each computation, last what came

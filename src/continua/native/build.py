@@ -33,7 +33,7 @@ def find_compiler() -> str:
     raise NoCompiler("no C++ compiler (g++ or clang++) is on the path")
 
 
-def build(target: Path = TARGET, extra: tuple[str, ...] = ()) -> Path:
+def build_library(target: Path = TARGET, extra: tuple[str, ...] = ()) -> Path:
     """Compile and link; the library appears whole or not at all. `extra` flags go to every compilation, for sanitisers."""
     if os.name != "posix":
         raise NoCompiler(f"the native kernels are not built on {platform.system()}")
@@ -67,6 +67,6 @@ def _run(command: list[str]) -> None:
 
 if __name__ == "__main__":
     try:
-        print(f"built {build()}")
+        print(f"built {build_library()}")
     except NoCompiler as error:
         sys.exit(f"continua: {error}; {INSTEAD}")

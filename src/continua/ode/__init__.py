@@ -4,7 +4,7 @@ from continua.ode.config import SolverConfig
 from continua.ode.control import StepControl
 from continua.ode.gradients import Adjoint, Checkpoint, Direct, ForwardPass, Gradient, Reversible, connect
 from continua.ode.implicit import Implicit
-from continua.ode.integration import Integration, Steps
+from continua.ode.integration import AcceptedSteps, Integration
 from continua.ode.plain import upgrade_solver_options
 from continua.ode.rate import Rate, broadcast_time, replaying
 from continua.ode.solution import Solution, Stats, Status, StepLog
@@ -14,6 +14,7 @@ from continua.ode.tableau import METHODS, Tableau, find_method
 
 __all__ = [
     "METHODS",
+    "AcceptedSteps",
     "Adjoint",
     "Checkpoint",
     "Direct",
@@ -33,7 +34,6 @@ __all__ = [
     "StepControl",
     "StepLog",
     "Stepper",
-    "Steps",
     "Tableau",
     "broadcast_time",
     "connect",

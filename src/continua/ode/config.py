@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from math import isfinite
-from typing import Any, Literal, Never
+from typing import Literal, Never
 
-from continua.errors import ConfigError
+from continua.errors import ConfigError, unknown_name
 from continua.ode.control import Per, StepControl
-from continua.ode.gradients import Gradient, find_gradient
+from continua.ode.gradients import Adjoint, Checkpoint, Direct, Gradient, Reversible
 from continua.ode.implicit import Implicit
-from continua.ode.plain import Options, Plain, build, refuse_unknown
+from continua.ode.plain import Options, Plain, build, is_whole, refuse_unknown
 from continua.ode.tableau import Tableau, find_method, name_of
 
 
@@ -41,17 +41,11 @@ class SolverConfig:
         record_steps: bool = False,
         **unknown: Never,
     ) -> None:
-        refuse_unknown(SolverConfig, "solver option", unknown)
-        values = dict(
-            method=build(Implicit, "option of an implicit method:", method) if isinstance(method, Mapping) else method,
-            rtol=rtol,
-            atol=atol,
-            steps=steps,
-            control=StepControl.of(control),
-            gradient=find_gradient(gradient),
-            on_failure=on_failure,
-            record_steps=record_steps,
-        )
+        if unknown:
+            refuse_unknown(SolverConfig, "solver option", unknown)
+        method = build(Implicit, "option of an implicit method:", method) if isinstance(method, Mapping) else method
+        values = dict(method=method, control=StepControl.of(control), gradient=find_gradient(gradient))
+        values |= dict(rtol=rtol, atol=atol, steps=steps, on_failure=on_failure, record_steps=record_steps)
         for name, value in values.items():
             object.__setattr__(self, name, value)
         self._check_values()
@@ -64,7 +58,7 @@ class SolverConfig:
             return given
         return cls().replace(**dict(given or {}))
 
-    def replace(self, **changes: Any) -> "SolverConfig":
+    def replace(self, **changes: object) -> "SolverConfig":
         """A copy with some keywords changed; an unknown keyword names the nearest known one."""
         return replace(self, **changes)
 
@@ -95,7 +89,7 @@ class SolverConfig:
             value = getattr(self, name)
             if not (isinstance(value, int | float) and isfinite(value) and value > 0):
                 raise ConfigError(f"{name}={value!r}; a tolerance must be a finite number above 0")
-        if self.steps is not None and (not isinstance(self.steps, int) or isinstance(self.steps, bool) or self.steps < 1):
+        if self.steps is not None and not is_whole(self.steps):
             raise ConfigError(f"steps={self.steps!r}; expected a whole number of at least 1")
         if self.on_failure not in ("raise", "status"):
             raise ConfigError(f"on_failure={self.on_failure!r}; expected one of 'raise', 'status'")
@@ -118,3 +112,19 @@ class SolverConfig:
             return f"{name} iterates until it has converged, which cannot be one graph; {switch}"
         reason = self.gradient.why_not_one_graph()
         return None if reason is None else f"{reason}; {switch}"
+
+
+GRADIENTS: dict[str, type[Gradient]] = {kind.kind: kind for kind in (Checkpoint, Direct, Reversible, Adjoint)}
+
+
+def find_gradient(given: "Gradient | str | Options") -> Gradient:
+    """A gradient from its name, or from its options with the name as `kind`; an object is passed through."""
+    if isinstance(given, Gradient):
+        return given
+    options = dict(given) if isinstance(given, Mapping) else {"kind": given}
+    kind = options.pop("kind", None)
+    if isinstance(given, type) or not isinstance(kind, str):
+        raise ConfigError(f"gradient={given!r}; expected a name, a dict with its kind, or an object such as Checkpoint(segments='sqrt')")
+    if kind not in GRADIENTS:
+        raise unknown_name("gradient", kind, GRADIENTS)
+    return build(GRADIENTS[kind], f"option of gradient {kind!r}:", options) if options else GRADIENTS[kind]()

@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
 
 from continua.errors import ConfigError
 from continua.native import native_error_rms
-from continua.ode.plain import Options, Plain, build, differences
+from continua.ode.plain import Options, Plain, build, is_whole, plain_differences
 from continua.ode.solution import State, Time
 from continua.ode.stepper import combine
 
@@ -53,7 +53,7 @@ class StepControl:
             return given
         return build(cls, "option of control", given) if isinstance(given, Mapping) else cls(per=given)
 
-    def replace(self, **changes: Any) -> "StepControl":
+    def replace(self, **changes: object) -> "StepControl":
         """A copy with some options changed. Constants that belong to the kind follow it."""
         return build(StepControl, "option of control", {**self._differences(), **changes})
 
@@ -65,7 +65,7 @@ class StepControl:
     def _differences(self) -> Plain:
         # Constants left out follow from these two.
         basis = StepControl(kind=self.kind, factor_min=self.factor_min)
-        chosen = differences(basis, StepControl()).keys() & {"kind", "factor_min"} | differences(self, basis).keys()
+        chosen = plain_differences(basis, StepControl()).keys() & {"kind", "factor_min"} | plain_differences(self, basis).keys()
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name in chosen}
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ class StepControl:
             raise ConfigError(f"control={self.per!r}; expected 'batch', 'sample' or a StepControl{hint}")
         if self.kind not in ("i", "pi"):
             raise ConfigError(f"control: kind={self.kind!r}; expected 'i' or 'pi'")
-        if not isinstance(self.max_steps, int) or isinstance(self.max_steps, bool) or self.max_steps < 1:
+        if not is_whole(self.max_steps):
             raise ConfigError(f"control: max_steps={self.max_steps!r}; expected a whole number of at least 1")
         if self.first_step is not None and not (isfinite(self.first_step) and self.first_step > 0):
             raise ConfigError(f"control: first_step={self.first_step!r}; expected a finite number above 0 (its sign follows t1 − t0)")

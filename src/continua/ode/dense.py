@@ -9,7 +9,7 @@ from torch import Tensor
 
 from continua.errors import ConfigError
 from continua.ode.rate import broadcast_time
-from continua.ode.solution import State, Time
+from continua.ode.solution import State, Time, pick
 from continua.ode.stepper import Step, combine
 from continua.ode.tableau import Tableau
 
@@ -108,13 +108,11 @@ def _passed(time: float, step: Step) -> bool:
 
 
 def _rows_of(step: Step, rows: Tensor) -> Step:
-    def pick(state: State) -> State:
-        return tuple(part[rows] for part in state)
-
     def at(time: Time) -> Time:
         return time[rows] if isinstance(time, Tensor) else time
 
-    return Step(step.index, at(step.t), at(step.t_next), pick(step.y0), pick(step.y1), [pick(stage) for stage in step.stages], rows)
+    y0, y1, *stages = (pick(state, rows) for state in (step.y0, step.y1, *step.stages))
+    return Step(step.index, at(step.t), at(step.t_next), y0, y1, stages, rows)
 
 
 class DenseOutput:

@@ -17,7 +17,7 @@ from continua.ode.control import NextStep, error_ratio, first_step, rms
 from continua.ode.dense import DenseOutput, Saver
 from continua.ode.rate import Rate, probe
 from continua.ode.solution import Solution, State, Stats, Status, StepLog, Time, failure
-from continua.ode.stepper import Attempt, Failed, Step, Stepper
+from continua.ode.stepper import Attempt, Step, Stepper
 
 if TYPE_CHECKING:
     from continua.ode.config import SolverConfig
@@ -35,7 +35,7 @@ class Integration:
     y0: State
     t0: Time
     t1: Time
-    loop: "Callable[[Integration], Steps] | None" = None  # which kind of steps; None: as many equal ones as the configuration says
+    loop: "Callable[[Integration], AcceptedSteps] | None" = None  # which kind of steps; None: as many equal ones as the configuration says
     params: State = ()  # tensors besides y0 that need gradients
     controlled: int | None = None  # leading components that error control looks at; None: all that f takes
     first: State | None = None  # f(t0, y0), where it is known already
@@ -55,7 +55,7 @@ class Integration:
     def measured(self) -> int:
         return self.rate.width if self.controlled is None else self.controlled
 
-    def steps(self) -> "Steps":
+    def steps(self) -> "AcceptedSteps":
         """The accepted steps, to be iterated over once."""
         return FixedSteps(self) if self.loop is None else self.loop(self)
 
@@ -72,7 +72,7 @@ class Integration:
         return error_ratio(measured, y, attempt.y1, self.config.rtol, self.config.atol, per_sample)
 
 
-class Steps(ABC):
+class AcceptedSteps(ABC):
     """The accepted steps of an integration, and what is known when they are through."""
 
     def __init__(self, integration: Integration, stats: Stats | None = None) -> None:
@@ -95,7 +95,7 @@ class Steps(ABC):
                 dense.take(step)
             yield step
 
-    def run(self) -> "Steps":
+    def run(self) -> "AcceptedSteps":
         """Take all steps."""
         for _ in self:
             pass
@@ -113,14 +113,19 @@ class Steps(ABC):
 
     def solution(self, y1: State | None = None, ys: State | None = None) -> Solution:
         """What the user gets: y1 and ys, connected to y0 and the parameters as the caller did, or as they are."""
-        y1, ys = self.y if y1 is None else y1, self.ys if ys is None else ys
-        single, dense = self.integration.rate.single, self.integration.dense
-        if single:
-            return Solution(y1[0], ys[0] if ys else None, None, self.stats, self.status, dense)
-        return Solution(y1, ys or None, None, self.stats, self.status, dense)
+        y1, ys = self.y if y1 is None else y1, (self.ys if ys is None else ys) or None
+        if self.integration.rate.single:
+            return Solution(y1[0], ys and ys[0], None, self.stats, self.status, self.integration.dense)
+        return Solution(y1, ys, None, self.stats, self.status, self.integration.dense)
+
+    def _fail(self, status: Status, t: Time, h: Time, samples: list[int]) -> None:
+        """An error, or the status of the whole batch, which shares its steps: as the configuration says."""
+        if self.integration.config.on_failure == "raise":
+            raise failure(status, _first_of(t), _first_of(h), float(rms(self.y, False)), samples)
+        self.status = (status,) * self.integration.batch
 
 
-class FixedSteps(Steps):
+class FixedSteps(AcceptedSteps):
     """N equal steps. Times are numbers, or (batch,) where each sample has its own interval."""
 
     def __init__(self, integration: Integration) -> None:
@@ -137,8 +142,8 @@ class FixedSteps(Steps):
             t_next = p.t1 if index == self.count - 1 else p.t0 + (index + 1) * h
             p.rate.on_step(index, False)
             attempt = p.stepper.step(p.rate, t, t_next, self.y, first)
-            if attempt.failed is not None:
-                self._stop(attempt.failed, t, h)
+            if attempt.failed is not None:  # an implicit step of some samples: the batch stays at its last good state
+                self._fail(attempt.failed.status, t, h, attempt.failed.samples)
                 self.count = index
                 break
             if not torch.compiler.is_compiling():
@@ -149,12 +154,6 @@ class FixedSteps(Steps):
         self._count(p.rate.calls - calls + (p.first is not None), h)
         if not torch.compiler.is_compiling():
             self._check(h)
-
-    def _stop(self, failed: Failed, t: Time, h: Time) -> None:
-        """An implicit step of some samples could not be taken: the batch, which shares its steps, stays at its last good state."""
-        if self.integration.config.on_failure == "raise":
-            raise failure(failed.status, _first_of(t), _first_of(h), float(rms(self.y, False)), failed.samples)
-        self.status = (failed.status,) * self.integration.batch
 
     def _count(self, nfe: int, h: Time) -> None:
         if isinstance(h, Tensor):
@@ -185,15 +184,14 @@ class FixedSteps(Steps):
         bad = not_finite(self.y)
         if not bad:
             return
-        if self.integration.config.on_failure == "raise":
-            raise failure(Status.NON_FINITE, _first_of(self.integration.t1), _first_of(h), float(rms(self.y, False)), bad)
+        self._fail(Status.NON_FINITE, self.integration.t1, h, bad)
         self.status = tuple(Status.NON_FINITE if i in bad else Status.SUCCESS for i in range(self.integration.batch))
         rows = torch.tensor(bad, device=self.y[0].device)
         good = (torch.stack(parts) for parts in zip(*(self._last_good[row] for row in bad), strict=True))
         self.y = tuple(part.index_copy(0, rows, kept) for part, kept in zip(self.y, good, strict=True))
 
 
-class BatchSteps(Steps):
+class BatchSteps(AcceptedSteps):
     """Adaptive, one step for the whole batch, chosen by the RMS error over all of it. Times are numbers."""
 
     def __init__(self, integration: Integration) -> None:
@@ -262,10 +260,7 @@ class BatchSteps(Steps):
             return
         with torch.no_grad():
             bad = not_finite(self.integration.rate(t, self.y[: self.integration.rate.width])) or self._suspects
-        status = Status.NON_FINITE if bad else status
-        if self.integration.config.on_failure == "raise":
-            raise failure(status, t, h, float(rms(self.y, False)), bad or list(range(self.integration.batch)))
-        self.status = (status,) * self.integration.batch
+        self._fail(Status.NON_FINITE if bad else status, t, h, bad or list(range(self.integration.batch)))
 
 
 @torch.no_grad()

@@ -25,8 +25,6 @@ REPLACED = {
 
 def refuse_unknown(cls: type, what: str, names: "Mapping[str, object]", more: tuple[str, ...] = ()) -> None:
     """An error for a name that is no field of the class; spellings of version 0.1 are told the new one."""
-    if not names:  # said first, for compiled solves: they can be without options, but cannot list fields
-        return
     known = [field.name for field in fields(cls)] + list(more)
     for name in names:
         if name in REPLACED and name not in known:
@@ -35,13 +33,18 @@ def refuse_unknown(cls: type, what: str, names: "Mapping[str, object]", more: tu
             raise unknown_name(what, name, known)
 
 
+def is_whole(value: object) -> bool:
+    """Whether this is a whole number of at least 1; True and False are numbers to Python only."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
 def build(cls: type[T], what: str, options: Options) -> T:
     """An object of the class from options by name."""
     refuse_unknown(cls, what, options)
     return cls(**options)
 
 
-def differences(given: "DataclassInstance", default: "DataclassInstance") -> Plain:
+def plain_differences(given: "DataclassInstance", default: "DataclassInstance") -> Plain:
     """The fields of a dataclass that differ from those of another."""
     names = [field.name for field in fields(given)]
     return {name: value for name in names if (value := getattr(given, name)) != getattr(default, name)}

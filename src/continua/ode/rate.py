@@ -6,6 +6,7 @@ from typing import TypeGuard
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import Node
 
 from continua.errors import ConfigError
 from continua.ode.solution import State, Time
@@ -168,16 +169,18 @@ def _random_state(device: torch.device) -> Tensor:
 def _hidden_leaves(k: State, params: tuple[Tensor, ...]) -> list[Tensor]:
     """Leaves of k's graph that are neither parameters nor reached only through parameters."""
     known = {id(p) for p in params}
-    stops = {p.grad_fn for p in params if p.grad_fn is not None}
-    queue = [part.grad_fn for part in k if part.grad_fn is not None]
-    seen, hidden = set(), []
+    leaves = (getattr(node, "variable", None) for node in graph_nodes(k, stop_at=params))
+    return [leaf for leaf in leaves if leaf is not None and id(leaf) not in known]
+
+
+def graph_nodes(outputs: State, stop_at: State = ()) -> Iterator[Node]:
+    """Every node of a graph once, without what only leads to the tensors `stop_at`."""
+    seen = {part.grad_fn for part in stop_at}
+    queue = [part.grad_fn for part in outputs]
     while queue:
         node = queue.pop()
-        if node in seen or node in stops:
+        if node is None or node in seen:
             continue
         seen.add(node)
-        leaf = getattr(node, "variable", None)
-        if leaf is not None and id(leaf) not in known:
-            hidden.append(leaf)
-        queue.extend(parent for parent, _ in node.next_functions if parent is not None)
-    return hidden
+        yield node
+        queue.extend(parent for parent, _ in node.next_functions)

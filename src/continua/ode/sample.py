@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from continua.ode.control import NextStep, first_step, rms
-from continua.ode.integration import SMALLEST_STEP, Integration, Steps, not_finite
+from continua.ode.integration import SMALLEST_STEP, AcceptedSteps, Integration, not_finite
 from continua.ode.solution import State, Stats, Status, StepLog, failure, pick, put
 from continua.ode.stepper import Attempt, Step
 
@@ -31,7 +31,7 @@ class _ActiveSamples:
         return _ActiveSamples(self.rows[kept], self.t[kept], self.t1[kept], self.h[kept], pick(self.y, kept), pick(self.first, kept))
 
 
-class _Counts:
+class SampleCounts:
     """The numbers of `Stats`, (batch,) each, filled in while samples move."""
 
     def __init__(self, batch: int, device: torch.device) -> None:
@@ -43,11 +43,11 @@ class _Counts:
         return Stats(self.nfe, torch.zeros_like(self.nfe), self.accepted, self.rejected, self.first_step, self.last_step)
 
 
-class SampleSteps(Steps):
+class SampleSteps(AcceptedSteps):
     """Adaptive, each sample for itself. Times are (batch,) in float64. Needs a FSAL stepper."""
 
     def __init__(self, integration: Integration) -> None:
-        self.counts = _Counts(integration.batch, integration.rate.device)
+        self.counts = SampleCounts(integration.batch, integration.rate.device)
         super().__init__(integration, self.counts.stats)
         self._log: list[Tensor] = []
 

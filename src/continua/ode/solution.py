@@ -28,6 +28,11 @@ def put(state: State, rows: Tensor, parts: State) -> State:
     return tuple(full.index_copy(0, rows, part) for full, part in zip(state, parts, strict=True))
 
 
+def zeros_where_none(gradients: Sequence[Tensor | None], like: Sequence[Tensor]) -> State:
+    """Gradients or cotangents of what nothing depends on are zeros."""
+    return tuple(torch.zeros_like(part) if gradient is None else gradient for gradient, part in zip(gradients, like, strict=True))
+
+
 class Status(Enum):
     """How the solve of a sample ended; the value is the sentence for people."""
 
@@ -74,12 +79,6 @@ class Stats:
     last_step: Time = 0.0
     routes: dict[str, str] = field(default_factory=dict)
     steps: StepLog | None = None
-
-    @classmethod
-    def per_sample(cls, batch: int, device: torch.device) -> "Stats":
-        """Zeros of shape (batch,), each to be filled in."""
-        count, size = (torch.zeros(batch, dtype=dtype, device=device) for dtype in (torch.int64, torch.float64))
-        return cls(count, count.clone(), count.clone(), count.clone(), size, size.clone())
 
     def add_backward(self, calls: int, rows: Tensor | None = None) -> None:
         """Evaluations of the backward pass: of all samples, or of those in `rows`."""

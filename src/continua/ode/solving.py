@@ -16,7 +16,7 @@ from continua.ode.implicit import Implicit, ImplicitStepper
 from continua.ode.integration import BatchSteps, Integration
 from continua.ode.plain import Options, refuse_unknown
 from continua.ode.rate import Field, Rate, RelativeTime, are_tensors, broadcast_time, parameters_of
-from continua.ode.sample import SampleSteps
+from continua.ode.sample import SampleCounts, SampleSteps
 from continua.ode.solution import Solution, State, Stats, Status, Time
 from continua.ode.stepper import ExplicitStepper
 from continua.ode.tableau import Tableau
@@ -61,17 +61,9 @@ def solve(
         record_steps: keep t, h, error and acceptance of every tried step in `stats.steps`.
         unknown: there are no others; one of an earlier version is told its new place.
     """
-    refuse_unknown(SolverConfig, "solver option", unknown, more=("save_at", "dense", "params"))
-    config = SolverConfig(
-        method=method,
-        rtol=rtol,
-        atol=atol,
-        steps=steps,
-        control=control,
-        gradient=gradient,
-        on_failure=on_failure,
-        record_steps=record_steps,
-    )
+    if unknown:
+        refuse_unknown(SolverConfig, "solver option", unknown, more=("save_at", "dense", "params"))
+    config = SolverConfig(method, rtol, atol, steps, control, gradient, on_failure, record_steps)
     return solve_with(config, f, y0, t0, t1, save_at=save_at, dense=dense, params=params)
 
 
@@ -198,7 +190,7 @@ def _nothing_to_do(
     """t1 = t0: y1 is y0, in no steps."""
     y1 = tuple(part.clone() for part in y0)
     ys = None if times is None else tuple(torch.stack([part] * len(times)) for part in y0)
-    stats = Stats.per_sample(len(y0[0]), y0[0].device) if config.control.per == "sample" else Stats()
+    stats = SampleCounts(len(y0[0]), y0[0].device).stats if config.control.per == "sample" else Stats()
     return Solution(y1[0] if single else y1, ys[0] if single and ys else ys, None, stats, (Status.SUCCESS,) * len(y0[0]), dense)
 
 
@@ -230,8 +222,7 @@ def _end_times(t0: "float | Tensor", t1: "float | Tensor", y0: State) -> tuple[T
     if not torch.compiler.is_compiling() and not all(bool(torch.isfinite(torch.as_tensor(value)).all()) for value in (start, end)):
         raise ConfigError(f"t0 = {t0}, t1 = {t1}; times must be finite")
     if any(isinstance(value, Tensor) and value.ndim for value in (start, end)):
-        wide = [torch.as_tensor(value, dtype=torch.float64, device=y0[0].device).expand(len(y0[0])) for value in (start, end)]
-        return wide[0], wide[1]
+        return _per_sample(start, y0), _per_sample(end, y0)
     return start, end
 
 

@@ -18,11 +18,11 @@ from torch import Tensor
 from continua.errors import ConfigError
 from continua.native import native_combine
 from continua.ode.rate import Rate, broadcast_time, replay
-from continua.ode.solution import State, Status, Time
+from continua.ode.solution import State, Status, Time, zeros_where_none
 from continua.ode.tableau import Tableau
 
-# For a state taken inside the step: b_i(θ) of every stage (numbers, or one per row) and its cotangent.
-InnerCotangent = tuple[Sequence[Time], State]
+Inner = Sequence[tuple[Sequence[Time], State]]  # of states taken inside a step: b_i(θ) of every stage (or one per row), and the cotangent
+StageVjp = tuple[list[State], list[State]]  # μ_i and k_i of every stage
 
 
 @dataclass
@@ -99,32 +99,14 @@ class Stepper(ABC):
         """The new state of a step that is taken again."""
         return combine(y, t_next - t, self.tableau.b, self.stages(rate, t, t_next, y))
 
-    def vjp(
-        self,
-        rate: Rate,
-        t: Time,
-        t_next: Time,
-        y: State,
-        g: State,
-        gradients: ParameterGradients,
-        inner: Sequence[InnerCotangent] = (),
-    ) -> tuple[list[State], list[State]]:
+    def vjp(self, rate: Rate, t: Time, t_next: Time, y: State, g: State, gradients: ParameterGradients, inner: Inner = ()) -> StageVjp:
         """With g = ∂L/∂y1: μ_i = (∂f/∂Y_i)ᵀ l_i, whose sum with g is ∂L/∂y, and the stages k_i. ∂L/∂p go to `gradients`.
 
         `inner`: cotangents of states taken inside the step; ∂L/∂y is also to have those added.
         """
         raise ConfigError(f"{type(self).__name__} does not know the gradient of its step; use gradient='direct'")
 
-    def pull_back(
-        self,
-        rate: Rate,
-        t: Time,
-        t_next: Time,
-        y: State,
-        g: State,
-        gradients: ParameterGradients,
-        inner: Sequence[InnerCotangent] = (),
-    ) -> State:
+    def pull_back(self, rate: Rate, t: Time, t_next: Time, y: State, g: State, gradients: ParameterGradients, inner: Inner = ()) -> State:
         """∂L/∂y of the step from (t, y), given g = ∂L/∂y1."""
         mu, _ = self.vjp(rate, t, t_next, y, g, gradients, inner)
         return combine(g, 1.0, [1.0] * (len(mu) + len(inner)), [*mu, *(cotangent for _, cotangent in inner)])
@@ -161,16 +143,7 @@ class ExplicitStepper(Stepper):
     def next_first(self, attempt: Attempt) -> State | None:
         return attempt.stages[-1] if self.tableau.fsal else None
 
-    def vjp(
-        self,
-        rate: Rate,
-        t: Time,
-        t_next: Time,
-        y: State,
-        g: State,
-        gradients: ParameterGradients,
-        inner: Sequence[InnerCotangent] = (),
-    ) -> tuple[list[State], list[State]]:
+    def vjp(self, rate: Rate, t: Time, t_next: Time, y: State, g: State, gradients: ParameterGradients, inner: Inner = ()) -> StageVjp:
         tableau, h = self.tableau, t_next - t
         count = tableau.stages if inner else tableau.needed
         graphs: list[tuple[State, State]] = []
@@ -236,7 +209,7 @@ def rate_vjp(point: State, k: State, cotangent: State, gradients: ParameterGradi
     parts, seeds = zip(*outputs, strict=True)
     grads = torch.autograd.grad(parts, (*point, *gradients.params), seeds, allow_unused=True)
     gradients.add(grads[len(point) :])
-    return tuple(torch.zeros_like(p) if g is None else g for p, g in zip(point, grads[: len(point)], strict=True))
+    return zeros_where_none(grads[: len(point)], point)
 
 
 def evaluate_with_graph(rate: Rate, t: Time, y: State) -> tuple[State, State]:

@@ -161,8 +161,8 @@ def draw_results(folder: Path, docs: Path) -> list[Path]:
 
 
 def result_files(folder: Path) -> list[Path]:
-    """The entries: JSON files one level down. Deeper ones belong to runs."""
-    return sorted(folder.glob("*/*.json"))
+    """The entries: JSON files in the papers' folders. Deeper ones belong to runs, and those in `checks` are no results."""
+    return sorted(path for path in folder.glob("*/*.json") if path.parent.name != "checks")
 
 
 def _entry_text(entry: Entry, stem: str) -> str:
@@ -197,7 +197,7 @@ def entry_environment(environment: Mapping[str, Any]) -> dict[str, Any]:
     return {name: environment[name] for name in ("processor", "threads", "python") if name in environment} | versions
 
 
-def main() -> None:
+def write_results_page() -> None:
     """Write docs/results.md and its pictures: `make results`."""
     folder, docs = Path("results"), Path("docs")
     made = [write_text(docs / "results.md", results_page(folder)), *draw_results(folder, docs)]

@@ -2,7 +2,7 @@
 
 from continua.report import Claim, Printed
 from continua.studies import anodev2, dcn, dcn_figures, features, rknet
-from continua.studies.compare import Tally, claim_above, claim_ahead, claim_that, comparison, in_standard_errors, over_seeds, verdict
+from continua.studies.compare import Tally, claim_above, claim_ahead, claim_that, comparison, in_standard_errors, over_seeds, verdict_text
 from continua.studies.overview import asked_for, report_page, study_states
 from continua.studies.reproduction import Reproduction, keep, reproduce
 from continua.studies.runs import Runs, sweep_trainer, train_here
@@ -37,7 +37,7 @@ __all__ = [
     "study_states",
     "sweep_trainer",
     "train_here",
-    "verdict",
+    "verdict_text",
 ]
 
 for _paper in ([*dcn.STUDIES, *dcn_figures.STUDIES], anodev2.STUDIES, features.STUDIES, rknet.STUDIES):

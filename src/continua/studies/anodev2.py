@@ -61,7 +61,7 @@ def label_of(network: str, kind: str) -> str:
     return f"{network}, {kind}"
 
 
-def rows_of(scale: str, kinds: Sequence[str], networks: Sequence[str] | None = None) -> list[Row]:
+def _rows_of(scale: str, kinds: Sequence[str], networks: Sequence[str] | None = None) -> list[Row]:
     return [
         Row(label_of(network, kind), RECIPES[network], dict(model=NETWORKS[network] + KINDS[kind]))
         for network in networks or networks_at(scale)
@@ -147,14 +147,14 @@ def _figure(number: int, network: str) -> Study:
         "How do weights evolve in depth?",
         ONE_NETWORK,
         _kernels(network),
-        lambda scale: rows_of(scale, ["ANODEV2 config. 1"], [network]),
+        lambda scale: _rows_of(scale, ["ANODEV2 config. 1"], [network]),
     )
 
 
 STUDIES = [
     *(
         Study(f"anodev2/{name}", f"{PAPER}, Table {name[-1]}", title, question, SETTINGS, _accuracy(name),
-              lambda scale, kinds=tuple(TABLES[name]): rows_of(scale, kinds), printed=_printed(list(TABLES[name])[-1], name))
+              lambda scale, kinds=tuple(TABLES[name]): _rows_of(scale, kinds), printed=_printed(list(TABLES[name])[-1], name))
         for name, title, question in (
             ("table1", "configuration 1 against the baseline", "Do weights that evolve with the activations help?"),
             ("table2", "configuration 2 against the baseline", "Do they when the weights evolve on a finer grid?"),

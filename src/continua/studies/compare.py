@@ -125,6 +125,6 @@ class Tally:
         return self.word + numbers
 
 
-def verdict(claims: Sequence[Claim], scale: str) -> str:
+def verdict_text(claims: Sequence[Claim], scale: str) -> str:
     """What became of the claims, in a few words."""
     return Tally.of(claims, scale).text

@@ -12,7 +12,7 @@ from continua.analysis import curves_over_seeds, runs_page
 from continua.errors import ConfigError, DataError, unknown_name
 from continua.report import Figure, Link, Maps, Page, Part, Printed, Table, cell_text
 from continua.runs import RunView, run_folders, runs_folder
-from continua.studies.compare import Tally, verdict
+from continua.studies.compare import Tally, verdict_text
 from continua.studies.reproduction import KEPT, Written, largest, study_page, written_studies
 from continua.studies.runs import Places, Wanted, wanted_runs
 from continua.studies.study import SCALES, STUDIES, Study, find_studies
@@ -60,7 +60,7 @@ class State:
     @property
     def verdict(self) -> str:
         """What became of the claims at this scale."""
-        return verdict(self.written[self.scale].entry.claims, self.scale) if self.scale in self.written else ""
+        return verdict_text(self.written[self.scale].entry.claims, self.scale) if self.scale in self.written else ""
 
 
 def study_states(scale: str, *, seeds: int | None = None, runs: "Path | None" = None, options: RunOptions) -> list[State]:
@@ -175,7 +175,7 @@ def _row(study: Study, written: Written | None) -> list[str | Link]:
     if written is None:
         return [study.id, study.title, published, "—", "—", NOT_RUN]
     ours, claims = headline(written) or "—", written.entry.claims
-    return [Link(study.id, page_title(written)), study.title, published, ours, written.scale, verdict(claims, written.scale)]
+    return [Link(study.id, page_title(written)), study.title, published, ours, written.scale, verdict_text(claims, written.scale)]
 
 
 def page_title(written: Written) -> str:

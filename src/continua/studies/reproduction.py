@@ -25,7 +25,7 @@ from continua.report import (
     write_page,
 )
 from continua.runs import Run, describe_environment, identity, runs_folder, write_yaml
-from continua.studies.compare import verdict
+from continua.studies.compare import verdict_text
 from continua.studies.runs import Places, Runs, Train, Wanted, wanted_runs
 from continua.studies.study import SCALES, STUDIES, Finding, Study
 from continua.train import RunOptions
@@ -119,7 +119,7 @@ def _write(made: Reproduction) -> None:
         "version": VERSION,
         "study": made.study.id,
         "scale": made.scale,
-        "verdict": verdict(made.finding.claims, made.scale),
+        "verdict": verdict_text(made.finding.claims, made.scale),
         "entry": to_plain(made.entry),
         "runs": runs,
     }

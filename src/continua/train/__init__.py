@@ -23,7 +23,7 @@ from continua.runs import evaluate_run as evaluate
 from continua.train.loop import Interrupted, RunOptions, TrainingStopped
 from continua.train.start import resume, train
 from continua.train.sweeps.cells import Cell, Sweep, jobs_folder, load_sweep, read_statuses
-from continua.train.sweeps.driver import Outcome, cancel, run_sweep
+from continua.train.sweeps.driver import SweepOutcome, cancel, run_sweep
 from continua.train.sweeps.jobs import Executor, Local, Slurm
 from continua.train.sweeps.table import View, show_results, show_status, summary, write_results
 
@@ -34,7 +34,6 @@ __all__ = [
     "Interrupted",
     "Local",
     "Optimiser",
-    "Outcome",
     "Recipe",
     "Regularise",
     "Run",
@@ -42,6 +41,7 @@ __all__ = [
     "Schedule",
     "Slurm",
     "Sweep",
+    "SweepOutcome",
     "TrainingStopped",
     "View",
     "cancel",

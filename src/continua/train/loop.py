@@ -17,7 +17,7 @@ from continua.runs import Evaluation, Recipe, Run, costs, evaluate, identity, re
 from continua.train.checkpoint import checkpoint_path, load_last_checkpoint, save_checkpoint
 from continua.train.metrics import EpochSums, Journal, Progress
 from continua.train.optimiser import AveragedWeights, Plateau, lr_factor, set_lr, sigmas
-from continua.train.step import Parts, Step, StopSignal, laid_out
+from continua.train.step import Parts, StopSignal, TrainingStep, laid_out
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Training:
         self.run, self.recipe, self.identity, self.options = run, recipe, identity(recipe), options
         self.parts, self.fabric, self.net, self.optimiser = parts, parts.fabric, parts.net, parts.optimiser
         self.stop = stop or StopSignal()
-        self.take_step = Step(parts, recipe, self.stop)
+        self.take_step = TrainingStep(parts, recipe, self.stop)
         self.journal = Journal(run, parts.fabric.is_global_zero, options.tensorboard)
         self.average = AveragedWeights(self.net, recipe.ema) if recipe.ema else None
         self.plateau, self.sums = Plateau(), EpochSums()

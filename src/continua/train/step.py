@@ -90,7 +90,7 @@ class StepResult:
     retried: tuple[float, str] | None = None
 
 
-class Step:
+class TrainingStep:
     """Carries out steps. Random numbers (dropout, probes) depend on (seed, step, rank) only, whatever came before."""
 
     def __init__(self, parts: Parts, recipe: Recipe, stop: StopSignal) -> None:

@@ -22,7 +22,7 @@ FIXED = ("rk4:1", "rk4:2", "rk4:4")
 
 
 @dataclass(frozen=True)
-class Setting:
+class ToleranceSetting:
     """One position of the dial: a tolerance, or a number of fixed `steps`.
 
     `nfe`: evaluations of f per block, mean over images. `same`: share of images whose predicted class is that of the first setting.
@@ -46,7 +46,7 @@ class Tolerance:
 
     images: int
     trained: str
-    settings: list[Setting]
+    settings: list[ToleranceSetting]
 
 
 def tolerance(
@@ -76,7 +76,7 @@ def tolerance(
     solver = block.solver
     trained = f"{solver.tableau.name}, " + (f"{solver.steps} steps" if solver.steps else f"rtol {solver.rtol:g}, atol {solver.atol:g}")
     positions = [
-        Setting(name, changes["method"], changes.get("rtol"), changes["steps"], same=share, **{key: piece[key] for key in COSTS})
+        ToleranceSetting(name, changes["method"], changes.get("rtol"), changes["steps"], same=share, **{key: piece[key] for key in COSTS})
         for (name, changes), share, piece in zip(settings, same, pieces, strict=True)
     ]
     return Tolerance(len(predictions[0]), trained, positions)

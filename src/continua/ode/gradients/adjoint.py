@@ -15,12 +15,12 @@ import torch
 
 from continua.errors import ConfigError
 from continua.ode.control import Per, StepControl
-from continua.ode.gradients.base import Cotangents, ForwardPass, Gradient, Gradients, connect, zeros_where_none
+from continua.ode.gradients.base import Cotangents, ForwardPass, Gradient, Gradients, connect
 from continua.ode.gradients.direct import Direct
-from continua.ode.integration import BatchSteps, Integration, Steps
+from continua.ode.integration import AcceptedSteps, BatchSteps, Integration
 from continua.ode.plain import Options, Plain
 from continua.ode.rate import Rate
-from continua.ode.solution import Solution, State, Stats, Time
+from continua.ode.solution import Solution, State, Stats, Time, zeros_where_none
 from continua.ode.stepper import ExplicitStepper, ParameterGradients, evaluate_with_graph, rate_vjp
 from continua.ode.tableau import Tableau, name_of
 
@@ -80,7 +80,7 @@ class Adjoint(Gradient):
         integration.probe(self)
         return connect(integration, steps, lambda: self._take(integration, steps, times))
 
-    def _take(self, integration: Integration, steps: Steps, times: list[float]) -> ForwardPass:
+    def _take(self, integration: Integration, steps: AcceptedSteps, times: list[float]) -> ForwardPass:
         outputs = steps.run().detached()
         ends = (float(integration.t0), float(integration.t1))
         config = self.backward_config(integration.config)
@@ -141,8 +141,7 @@ class _AugmentedRate(Rate):
         point, k = evaluate_with_graph(self.forward, t, y[: self.count])
         gradients = ParameterGradients(self.params)
         rate_of_a = rate_vjp(point, k, tuple(-part for part in y[self.count : 2 * self.count]), gradients)
-        rate_of_g = tuple(torch.zeros_like(p) if g is None else g for g, p in zip(gradients.sums, self.params, strict=True))
-        return (*(part.detach() for part in k), *rate_of_a, *rate_of_g)
+        return (*(part.detach() for part in k), *rate_of_a, *zeros_where_none(gradients.sums, self.params))
 
     def on_step(self, index: int, recomputing: bool) -> None:
         self.forward.on_step(index, True)

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from continua.errors import ConfigError
-from continua.ode.integration import Integration, Steps
+from continua.ode.integration import AcceptedSteps, Integration
 from continua.ode.plain import Plain
 from continua.ode.solution import Solution, State
 
@@ -88,7 +88,7 @@ class ForwardPass:
     backward: "Callable[[State, State, Cotangents], Gradients]"
 
 
-def connect(integration: Integration, steps: Steps, take: "Callable[[], ForwardPass]") -> Solution:
+def connect(integration: Integration, steps: AcceptedSteps, take: "Callable[[], ForwardPass]") -> Solution:
     """The solution of `steps` with y1 and ys as functions of y0 and the parameters. `take` takes the steps, without a graph."""
     count = len(integration.y0)
     outputs = _Connected.apply(take, count, *integration.y0, *integration.params)
@@ -112,8 +112,3 @@ class _Connected(torch.autograd.Function):
         saved: State = ctx.saved_tensors
         of_y0, of_params = ctx.go_back(saved[: ctx.params], saved[ctx.params :], cotangents)
         return None, None, *of_y0, *of_params
-
-
-def zeros_where_none(cotangents: Cotangents, like: State) -> State:
-    """Cotangents of outputs that nothing depends on are zeros."""
-    return tuple(torch.zeros_like(part) if c is None else c for c, part in zip(cotangents, like, strict=True))

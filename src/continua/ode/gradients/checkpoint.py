@@ -3,6 +3,7 @@
 Rejected steps are never replayed. `segments=k` keeps only the starts of k segments of steps and re-creates one segment at a time.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -12,10 +13,11 @@ from torch import Tensor
 from continua.errors import ConfigError
 from continua.ode.dense import Save, Saver, stage_weights
 from continua.ode.gradients.base import Cotangents, ForwardPass, Gradient, Gradients, connect
-from continua.ode.integration import Integration, Steps
+from continua.ode.integration import AcceptedSteps, Integration
+from continua.ode.plain import is_whole
 from continua.ode.rate import Rate, broadcast_time
 from continua.ode.solution import Solution, State, Stats, Time, pick, put
-from continua.ode.stepper import InnerCotangent, ParameterGradients, Step, Stepper
+from continua.ode.stepper import Inner, ParameterGradients, Step, Stepper
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,7 @@ class Checkpoint(Gradient):
     segments: "int | Literal['sqrt'] | None" = None
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.segments, int) and not isinstance(self.segments, bool) and self.segments >= 1
-        if self.segments not in (None, "sqrt") and not whole:
+        if self.segments not in (None, "sqrt") and not is_whole(self.segments):
             raise ConfigError(f"Checkpoint(segments={self.segments!r}); expected a whole number of at least 1, 'sqrt' or None")
 
     def integrate(self, integration: Integration) -> Solution:
@@ -45,7 +46,7 @@ class Checkpoint(Gradient):
         integration.probe(self)
         return connect(integration, steps, lambda: self._take(integration, steps))
 
-    def _take(self, integration: Integration, steps: Steps) -> ForwardPass:
+    def _take(self, integration: Integration, steps: AcceptedSteps) -> ForwardPass:
         checkpoints = _Checkpoints(self.segments, integration.config.steps, integration.y0)
         replays: list[_Replay] = []
         for step in steps:
@@ -182,9 +183,9 @@ class _Backward:
         self.tape.stats.add_backward(self.rate.calls - calls, rows)
         self.g = g if rows is None else put(self.g, rows, g)
 
-    def _cotangents_inside(self, position: int, g: State) -> tuple[list[InnerCotangent], State]:
+    def _cotangents_inside(self, position: int, g: State) -> tuple[Inner, State]:
         """Cotangents of states taken inside the step, and g with those taken at its very end added."""
-        inner: list[InnerCotangent] = []
+        inner: list[tuple[Sequence[Time], State]] = []
         tableau = self.stepper.tableau
         for save in self.tape.saves[position] if self.tape.saves else ():
             cotangent = self._cotangent(save, position, g)

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from continua.errors import ConfigError
-from continua.ode.gradients.base import Cotangents, ForwardPass, Gradient, Gradients, connect, zeros_where_none
-from continua.ode.integration import Integration, Steps
+from continua.ode.gradients.base import Cotangents, ForwardPass, Gradient, Gradients, connect
+from continua.ode.integration import AcceptedSteps, Integration
 from continua.ode.rate import Rate
-from continua.ode.solution import Solution, State, Stats, Time
+from continua.ode.solution import Solution, State, Stats, Time, zeros_where_none
 from continua.ode.stepper import Attempt, ExplicitStepper, ParameterGradients, Stepper, combine
 from continua.ode.tableau import Tableau
 
@@ -57,7 +57,7 @@ class Reversible(Gradient):
         return connect(integration, steps, lambda: _take(pair, steps))
 
 
-def _take(pair: Integration, steps: Steps) -> ForwardPass:
+def _take(pair: Integration, steps: AcceptedSteps) -> ForwardPass:
     times = [(step.index, step.t, step.t_next) for step in steps]
     states = steps.detached()
     tape = _Tape(pair.rate, ExplicitStepper(pair.stepper.tableau), steps.stats, times)

@@ -5,16 +5,15 @@
 Unknowns of all stages are one tensor (batch, stage, n): linear algebra does not care how a state is shaped.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import Node
 
 from continua.errors import ConfigError
-from continua.ode.rate import Rate
-from continua.ode.solution import State, Time
+from continua.ode.rate import Rate, graph_nodes
+from continua.ode.solution import State, Time, zeros_where_none
 from continua.ode.stepper import evaluate_with_graph, stage_time
 from continua.ode.tableau import Tableau
 
@@ -107,12 +106,12 @@ class Linearised:
         return self._pack(result)
 
     @cached_property
-    def _pullback(self) -> tuple[list[Tensor], list[Tensor]]:
+    def _pullback(self) -> tuple[list[Tensor], State]:
         with torch.inference_mode(False), torch.enable_grad():
             v = [torch.zeros_like(part, requires_grad=True) for part in self._values]
             w = _grad(self._values, self._points, v, create_graph=True)
         # The node that @once_differentiable leaves would pass for a zero: autograd visits only what leads to v.
-        if any(node.name() == "torch::autograd::Error" for node in _nodes(w)):
+        if any(node.name() == "torch::autograd::Error" for node in graph_nodes(w)):
             raise RuntimeError("f holds a function marked @once_differentiable")
         return v, w
 
@@ -144,24 +143,12 @@ class Differences:
         return (ahead - behind) / (2 * reach)
 
 
-def _grad(outputs: list[Tensor], inputs: list[Tensor], seeds: list[Tensor], create_graph: bool = False) -> list[Tensor]:
+def _grad(outputs: Sequence[Tensor], inputs: Sequence[Tensor], seeds: Sequence[Tensor], create_graph: bool = False) -> State:
     """Vector–Jacobian products with a graph that stays; zeros where there is no path."""
     grads: Sequence[Tensor | None] = [None] * len(inputs)
     if outputs:
         grads = torch.autograd.grad(outputs, inputs, seeds, retain_graph=True, create_graph=create_graph, allow_unused=True)
-    return [torch.zeros_like(i) if part is None else part for i, part in zip(inputs, grads, strict=True)]
-
-
-def _nodes(outputs: list[Tensor]) -> Iterator[Node]:
-    """Every node of a graph, once."""
-    queue, seen = [part.grad_fn for part in outputs if part.grad_fn is not None], set()
-    while queue:
-        node = queue.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        yield node
-        queue.extend(parent for parent, _ in node.next_functions if parent is not None)
+    return zeros_where_none(grads, inputs)
 
 
 def _rms(stages: Tensor) -> Tensor:

@@ -10,7 +10,6 @@ Both linear systems go to GMRES. Statistics count calls of f; products with J or
 `jacobian="difference"` makes them of calls.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,10 +20,10 @@ from continua.errors import ConfigError
 from continua.ode.control import rms
 from continua.ode.implicit.jacobian import Differences, Linearised, Product, StageEquations, mix
 from continua.ode.implicit.krylov import Operator, gmres
-from continua.ode.plain import Plain, differences
+from continua.ode.plain import Plain, is_whole, plain_differences
 from continua.ode.rate import Rate
 from continua.ode.solution import State, Status, Time, failure
-from continua.ode.stepper import Attempt, Failed, InnerCotangent, ParameterGradients, Stepper, combine, rate_vjp
+from continua.ode.stepper import Attempt, Failed, Inner, ParameterGradients, StageVjp, Stepper, combine, rate_vjp
 from continua.ode.tableau import Tableau, find_method, name_of
 
 LINEAR_SHARE = 0.1  # of the tolerance: what a linear solve may leave undone
@@ -62,13 +61,12 @@ class Implicit:
         if self.max_iterations is None:
             object.__setattr__(self, "max_iterations", 20 if self.solver == "newton" else 200)
         for name in ("max_iterations", "krylov"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ConfigError(f"Implicit: {name}={value!r}; expected a whole number of at least 1")
+            if not is_whole(getattr(self, name)):
+                raise ConfigError(f"Implicit: {name}={getattr(self, name)!r}; expected a whole number of at least 1")
 
     def plain(self) -> "str | Tableau | Plain":
         """The method and the options that differ from the defaults; the method alone where none does."""
-        options = differences(self, Implicit(self.tableau, solver=self.solver))
+        options = plain_differences(self, Implicit(self.tableau, solver=self.solver))
         if self.solver != "newton":
             options = {"solver": self.solver, **options}
         method = name_of(self.tableau)
@@ -97,16 +95,7 @@ class ImplicitStepper(Stepper):
             raise failure(attempt.failed.status, float(t), float(t_next - t), float(rms(y, False)), attempt.failed.samples)
         return attempt.stages
 
-    def vjp(
-        self,
-        rate: Rate,
-        t: Time,
-        t_next: Time,
-        y: State,
-        g: State,
-        gradients: ParameterGradients,
-        inner: Sequence[InnerCotangent] = (),
-    ) -> tuple[list[State], list[State]]:
+    def vjp(self, rate: Rate, t: Time, t_next: Time, y: State, g: State, gradients: ParameterGradients, inner: Inner = ()) -> StageVjp:
         if inner:
             raise ConfigError(f"{self.tableau.name} is implicit and gives gradients of y1 only; use an explicit method for states inside")
         equations, stages = StageEquations(rate, self.tableau, t, t_next, y), self.stages(rate, t, t_next, y)

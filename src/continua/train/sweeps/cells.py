@@ -185,7 +185,7 @@ def _entry(entry: object, name: str) -> tuple[object, Json]:
 
 
 @dataclass
-class Status:
+class CellStatus:
     """One cell. `step`: of its last checkpoint when its job was submitted; `failures`: of this command; `said`: by the cluster.
 
     `state`: missing is not begun; elsewhere, another command trains it; stopped goes on from its checkpoint; failed did so twice.
@@ -212,7 +212,7 @@ class Status:
             self.state = "stopped" if self.cell.run.exists else "missing"
 
 
-def read_statuses(sweep: Sweep, executor: "Executor | None" = None) -> list[Status]:
+def read_statuses(sweep: Sweep, executor: "Executor | None" = None) -> list[CellStatus]:
     """The cells as files tell it, and as the executor does for its jobs that are still there.
 
     Which jobs had been submitted for them is in `job` and `on`.
@@ -224,7 +224,7 @@ def read_statuses(sweep: Sweep, executor: "Executor | None" = None) -> list[Stat
     statuses = []
     for cell in sweep.cells:
         known = written.get(cell.identity, {})
-        status = Status(cell, **{key: known[key] for key in KEPT if key in known})
+        status = CellStatus(cell, **{key: known[key] for key in KEPT if key in known})
         status.rest()
         statuses.append(status)
     if executor is not None:
@@ -232,7 +232,7 @@ def read_statuses(sweep: Sweep, executor: "Executor | None" = None) -> list[Stat
     return statuses
 
 
-def ask_after_jobs(statuses: Sequence[Status], executor: "Executor") -> list[str]:
+def ask_after_jobs(statuses: Sequence[CellStatus], executor: "Executor") -> list[str]:
     """Jobs of an earlier command that are still there; their cells' statuses become what the executor says of them."""
     waiting = {status.job: status for status in statuses if status.job and status.on == executor.name and status.state != "done"}
     there = []
@@ -243,7 +243,7 @@ def ask_after_jobs(statuses: Sequence[Status], executor: "Executor") -> list[str
     return there
 
 
-def write_statuses(sweep: Sweep, statuses: Sequence[Status]) -> None:
+def write_statuses(sweep: Sweep, statuses: Sequence[CellStatus]) -> None:
     """What the next command must know. Cells that a file no longer lists are forgotten; their runs stay."""
     data = {status.cell.identity: {"name": status.cell.name} | {key: getattr(status, key) for key in KEPT} for status in statuses}
     Run(sweep.folder).write_json(sweep.folder / STATUS_FILE, data)

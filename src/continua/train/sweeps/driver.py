@@ -8,25 +8,27 @@ from continua.errors import ConfigError
 from continua.runs import Run, plain_recipe
 from continua.train.loop import RunOptions
 from continua.train.step import StopSignal
-from continua.train.sweeps.cells import Status, Sweep, ask_after_jobs, jobs_folder, last_words, read_statuses, write_statuses
+from continua.train.sweeps.cells import CellStatus, Sweep, ask_after_jobs, jobs_folder, last_words, read_statuses, write_statuses
 from continua.train.sweeps.jobs import CellJob, Executor, JobState
 
 NOT_ITS_FAULT = {"preempted", "node_fail", "boot_fail", "timeout", "revoked"}  # if it got further, it just goes on
-Watch = Callable[[Sequence[Status]], None]
+Watch = Callable[[Sequence[CellStatus]], None]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SweepOutcome:
     """How a sweep was left. `signal`: the one that ended it early, or 0."""
 
-    statuses: list[Status]
+    statuses: list[CellStatus]
     signal: int = 0
 
     def count(self, *states: str) -> int:
         return sum(status.state in states for status in self.statuses)
 
 
-def run_sweep(sweep: Sweep, executor: Executor, options: RunOptions, *, jobs: int | None = None, watch: Watch | None = None) -> Outcome:
+def run_sweep(
+    sweep: Sweep, executor: Executor, options: RunOptions, *, jobs: int | None = None, watch: Watch | None = None
+) -> SweepOutcome:
     """Bring every cell to an end: finished, or failed twice. At most `jobs` are submitted at a time; `watch` sees every look at them."""
     if jobs is not None and jobs < 1:
         raise ConfigError(f"jobs is {jobs}; expected at least 1")
@@ -49,7 +51,7 @@ class _Driver:
         if executor.survives:
             ask_after_jobs(self.statuses, executor)
 
-    def run(self) -> Outcome:
+    def run(self) -> SweepOutcome:
         with self.stop.listening():
             try:
                 while self._look() and not self.stop.number:
@@ -60,7 +62,7 @@ class _Driver:
             if self.stop.number:
                 self._end_early()
         self._note()
-        return Outcome(self.statuses, self.stop.number)
+        return SweepOutcome(self.statuses, self.stop.number)
 
     # --- one look -----------------------------------------------------------------------------------------------------
 
@@ -75,7 +77,7 @@ class _Driver:
         self.watch(self.statuses)
         return any(status.state in ("queued", "running", "elsewhere") for status in self.statuses)
 
-    def _active(self) -> list[Status]:
+    def _active(self) -> list[CellStatus]:
         return [status for status in self.statuses if status.state in ("queued", "running") and status.job is not None]
 
     def _follow_jobs(self) -> None:
@@ -88,7 +90,7 @@ class _Driver:
             else:
                 status.state, status.said = now.kind, now.said
 
-    def _ended(self, status: Status, job: JobState) -> None:
+    def _ended(self, status: CellStatus, job: JobState) -> None:
         """Finished; or to be taken up again; or failed, for the first or the second time."""
         goes_on = job.said in NOT_ITS_FAULT and status.cell.reached().step > status.step
         if status.cell.result is None and not self.stop.number and job.said != "cancelled" and not goes_on:
@@ -98,13 +100,13 @@ class _Driver:
             status.said = job.said
         self._note()
 
-    def _reason(self, status: Status, job: JobState) -> str:
+    def _reason(self, status: CellStatus, job: JobState) -> str:
         said = last_words(jobs_folder(self.sweep) / f"{status.job}_0_log.err")  # where submitit writes what a job says on stderr
         return f"{job.said}: {said}" if job.said not in ("", "failed") else said
 
     # --- beginning and ending -----------------------------------------------------------------------------------------
 
-    def _submit(self, status: Status) -> None:
+    def _submit(self, status: CellStatus) -> None:
         plain = plain_recipe(status.cell.recipe)
         status.step = status.cell.reached().step
         status.job = self.executor.submit(CellJob(plain, status.cell.folder, self.options), f"{self.sweep.name}-{status.cell.identity[:8]}")

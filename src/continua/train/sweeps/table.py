@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from continua.files import Json
 from continua.report import show_table
 from continua.runs import Run
-from continua.train.sweeps.cells import Status, Sweep
+from continua.train.sweeps.cells import CellStatus, Sweep
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -21,14 +21,14 @@ ORDER = ("running", "failed", "queued", "elsewhere", "stopped", "missing", "done
 STYLES = {"running": "cyan", "failed": "red", "done": "green", "queued": "yellow", "elsewhere": "magenta", "stopped": "yellow"}
 
 
-def summary(statuses: Sequence[Status]) -> str:
+def summary(statuses: Sequence[CellStatus]) -> str:
     """`3 done, 1 running of 8 cells`."""
     counts = Counter(status.state for status in statuses)
     parts = [f"{counts[state]} {state}" for state in reversed(ORDER) if counts[state]]
     return f"{', '.join(parts) or 'no'} of {len(statuses)} cells"
 
 
-def row(status: Status) -> list[str]:
+def row(status: CellStatus) -> list[str]:
     """State, epoch, accuracy, job and note of a cell."""
     reached, result = status.cell.reached(), status.cell.result
     accuracy = ""
@@ -42,7 +42,7 @@ def row(status: Status) -> list[str]:
     return [status.state, epochs, accuracy, job, "; ".join(part for part in (tries, status.said, status.error) if part)]
 
 
-def table_of(statuses: Sequence[Status], title: str, rows: int | None = None) -> "Table":
+def table_of(statuses: Sequence[CellStatus], title: str, rows: int | None = None) -> "Table":
     """A rich table; where there is no room for all cells, those that someone would look for first."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -86,7 +86,7 @@ class View:
         if self._live is not None:
             self._live.stop()
 
-    def __call__(self, statuses: Sequence[Status]) -> None:
+    def __call__(self, statuses: Sequence[CellStatus]) -> None:
         if self._live is not None:
             self._live.update(table_of(statuses, self.title, rows=self._live.console.height - 6), refresh=True)
             return
@@ -104,7 +104,7 @@ class View:
             self.before[status.cell.identity] = seen
 
 
-def show_status(statuses: Sequence[Status], title: str) -> None:
+def show_status(statuses: Sequence[CellStatus], title: str) -> None:
     """The whole table, once."""
     from rich.console import Console
 
@@ -116,7 +116,7 @@ def show_status(statuses: Sequence[Status], title: str) -> None:
 METRICS = ("test_accuracy", "test_loss")
 
 
-def summarise(statuses: Sequence[Status]) -> list[Json]:
+def summarise(statuses: Sequence[CellStatus]) -> list[Json]:
     """For every point of the grid but the seed: how many seeds are finished, and mean and standard deviation (n − 1) of their result."""
     points: dict[str, Json] = {}
     for status in statuses:
@@ -136,7 +136,7 @@ def summarise(statuses: Sequence[Status]) -> list[Json]:
     return list(points.values())
 
 
-def write_results(sweep: Sweep, statuses: Sequence[Status]) -> Path:
+def write_results(sweep: Sweep, statuses: Sequence[CellStatus]) -> Path:
     """results.json in the sweep's folder: the points of the grid, then every cell."""
     cells = [
         {"label": dict(status.cell.label), "identity": status.cell.identity, "folder": str(status.cell.folder), "state": status.state}
@@ -149,7 +149,7 @@ def write_results(sweep: Sweep, statuses: Sequence[Status]) -> Path:
     return path
 
 
-def show_results(sweep: Sweep, statuses: Sequence[Status]) -> None:
+def show_results(sweep: Sweep, statuses: Sequence[CellStatus]) -> None:
     """The same as a table."""
     points = [point for point in summarise(statuses) if point["seeds"]]
     if not points:
