@@ -16,7 +16,7 @@ class NativeKernels(BuildHookInterface):
             return
         build = _script(Path(self.root) / "src/continua/native/build.py")
         try:
-            made = build.build_library()
+            made = build.TARGET if build.is_fresh() else build.build_library()
         except build.NoCompiler as error:
             self.app.display_warning(f"continua: {error}; {build.INSTEAD}")
             return

@@ -58,6 +58,12 @@ def build_library(target: Path = TARGET, extra: tuple[str, ...] = ()) -> Path:
     return target
 
 
+def is_fresh(target: Path = TARGET) -> bool:
+    """Whether the library is younger than all it is made of."""
+    made_of = [Path(__file__), *SOURCES.iterdir()]
+    return target.is_file() and target.stat().st_mtime > max(path.stat().st_mtime for path in made_of)
+
+
 def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
