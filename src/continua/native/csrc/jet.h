@@ -23,6 +23,16 @@ struct Jet {
   }
 };
 
+// Taps with zeros around them, for loops that serve a few neighbouring outputs at once.
+constexpr int AT_ONCE = 4;
+static inline size_t wide_taps_size(int derivatives, int reach) { return (size_t)derivatives * (2 * reach + 2 * AT_ONCE - 1); }
+
+template <class T> static void widen_taps(const T *taps, int derivatives, int reach, T *to) {
+  const int size = 2 * reach + 1, wide = 2 * reach + 2 * AT_ONCE - 1;
+  std::memset(to, 0, sizeof(T) * wide_taps_size(derivatives, reach));
+  for (int i = 0; i < derivatives; i++) std::memcpy(to + i * wide + AT_ONCE - 1, taps + i * size, sizeof(T) * size);
+}
+
 // F[q][x][i] = sum_k rows_i[k] S[y(q) + k][x], for the output rows from `first` on.
 template <class T, int D, int B>
 static inline void filter_rows_block(const T *S, size_t line, const T *taps, int reach, int low, int high, T *const *F, int step) {
@@ -104,6 +114,41 @@ template <class T, int D> static void filter_columns(const Jet &jet, const T *F,
     }
 }
 
+// Y[q][x] = sum_j sum_k cols_j[k] M[q][x + k][j], a few columns at a time: what is left after the channels of F were mixed (stride 1).
+template <class T, int D, int B>
+static inline void sum_columns_block(const T *M, int x, int low, int high, int op, const T *wide_taps, int size, int count, T *Y) {
+  const int W = Simd<T>::width;
+  Vec<T> a[AT_ONCE][B];
+  for (int r = 0; r < AT_ONCE; r++)
+    for (int b = 0; b < B; b++) a[r][b] = Vec<T>{};
+  for (int from = low; from <= high; from++)
+    for (int j = 0; j < D; j++) {
+      Vec<T> f[B];
+      for (int b = 0; b < B; b++) f[b] = load(M + ((size_t)from * D + j) * op + W * b);
+      const T *d = wide_taps + j * size + from - x; // falls by one for the next column
+      for (int r = 0; r < AT_ONCE; r++)
+        for (int b = 0; b < B; b++) a[r][b] += d[-r] * f[b];
+    }
+  for (int r = 0; r < count; r++)
+    for (int b = 0; b < B; b++) store(Y + (size_t)(x + r) * op + W * b, a[r][b]);
+}
+
+// wide_taps: (derivatives, 2 reach + 1) with AT_ONCE - 1 zeros on each side.
+template <class T, int D> static void sum_columns(const Jet &jet, const T *M, const T *wide_taps, int rows, T *Y) {
+  const int W = Simd<T>::width, op = jet.out, reach = jet.reach_x, size = 2 * reach + 2 * AT_ONCE - 1;
+  const T *centre = wide_taps + reach + AT_ONCE - 1;
+  for (int q = 0; q < rows; q++)
+    for (int x = 0; x < jet.width; x += AT_ONCE) {
+      const int low = std::max(0, x - reach), high = std::min(jet.width - 1, x + AT_ONCE - 1 + reach);
+      const int count = std::min(AT_ONCE, jet.width - x);
+      const T *from = M + (size_t)q * jet.width * D * op;
+      T *to = Y + (size_t)q * jet.width * op;
+      int v = 0;
+      for (; v + 2 * W <= op; v += 2 * W) sum_columns_block<T, D, 2>(from + v, x, low, high, op, centre, size, count, to + v);
+      if (v < op) sum_columns_block<T, D, 1>(from + v, x, low, high, op, centre, size, count, to + v);
+    }
+}
+
 // Q[q][x][i] = sum_j sum_k cols_j[k] gE[q][(x - k) / stride][(i, j)]: the transpose of filter_columns.
 template <class T, int D, int B>
 static inline void spread_columns_block(const Jet &jet, const T *gE, int x, const T *taps, T *Q) {
@@ -143,37 +188,30 @@ template <class T, int D> static void spread_columns(const Jet &jet, const T *gE
 
 // gS[y][x] = sum_i sum_q rows_i[y - y(q)] Q[q][x][i] over all output rows q: the transpose of filter_rows. A few rows of gS at a time, so that a line of Q
 // is read once for all of them.
-constexpr int ROWS_AT_ONCE = 4;
-
 template <class T, int D, int B>
 static inline void spread_rows_block(const Jet &jet, const T *Q, int top, int first, int last, const T *wide_taps, int size, T *gS) {
   const int W = Simd<T>::width, cp = jet.in;
   const size_t line = (size_t)jet.width * D * cp;
-  Vec<T> a[ROWS_AT_ONCE][B];
-  for (int r = 0; r < ROWS_AT_ONCE; r++)
+  Vec<T> a[AT_ONCE][B];
+  for (int r = 0; r < AT_ONCE; r++)
     for (int b = 0; b < B; b++) a[r][b] = Vec<T>{};
   for (int q = first; q <= last; q++)
     for (int i = 0; i < D; i++) {
       Vec<T> f[B];
       for (int b = 0; b < B; b++) f[b] = load(Q + (size_t)q * line + (size_t)i * cp + W * b);
-      const T *d = wide_taps + i * size + jet.reach_y + ROWS_AT_ONCE - 1 + top - q * jet.stride;
-      for (int r = 0; r < ROWS_AT_ONCE; r++)
+      const T *d = wide_taps + i * size + jet.reach_y + AT_ONCE - 1 + top - q * jet.stride;
+      for (int r = 0; r < AT_ONCE; r++)
         for (int b = 0; b < B; b++) a[r][b] += d[r] * f[b];
     }
-  for (int r = 0; r < ROWS_AT_ONCE && top + r < jet.height; r++)
+  for (int r = 0; r < AT_ONCE && top + r < jet.height; r++)
     for (int b = 0; b < B; b++) store(gS + (size_t)(top + r) * jet.width * cp + W * b, a[r][b]);
 }
 
-// How many numbers `spread_rows` needs for its taps with zeros around them.
-static inline size_t wide_taps_size(const Jet &jet) { return (size_t)jet.derivatives() * (2 * jet.reach_y + 2 * ROWS_AT_ONCE - 1); }
-
-template <class T, int D> static void spread_rows(const Jet &jet, const T *Q, const T *taps, T *wide_taps, T *gS) {
-  const int W = Simd<T>::width, cp = jet.in, reach = jet.reach_y, size = 2 * reach + 2 * ROWS_AT_ONCE - 1;
-  std::memset(wide_taps, 0, sizeof(T) * wide_taps_size(jet));
-  for (int i = 0; i < D; i++) std::memcpy(wide_taps + i * size + ROWS_AT_ONCE - 1, taps + i * (2 * reach + 1), sizeof(T) * (2 * reach + 1));
-  for (int top = 0; top < jet.height; top += ROWS_AT_ONCE) {
+template <class T, int D> static void spread_rows(const Jet &jet, const T *Q, const T *wide_taps, T *gS) {
+  const int W = Simd<T>::width, cp = jet.in, reach = jet.reach_y, size = 2 * reach + 2 * AT_ONCE - 1;
+  for (int top = 0; top < jet.height; top += AT_ONCE) {
     const int first = top <= reach ? 0 : (top - reach + jet.stride - 1) / jet.stride;
-    const int last = std::min(jet.out_height() - 1, (top + ROWS_AT_ONCE - 1 + reach) / jet.stride);
+    const int last = std::min(jet.out_height() - 1, (top + AT_ONCE - 1 + reach) / jet.stride);
     for (int x = 0; x < jet.width; x++) {
       const T *from = Q + (size_t)x * D * cp;
       T *to = gS + (size_t)x * cp;

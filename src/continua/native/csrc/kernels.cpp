@@ -56,14 +56,14 @@ template <class T> struct Convolution {
   // Where (i, j) stands in the caller's order, (0, N), (0, N - 1), ..., (0, 0), (1, N - 1), ...
   int given_place(int i, int j) const { return jet.row_of(i) + (op.order - i - j); }
 
-  // The coefficients as one matrix (basis * in, out), padded.
-  void stack(const T *alpha, T *to) const {
+  // The coefficients as one matrix (basis * in, out), padded: A_00, A_01, ... row by row, or column by column.
+  void stack(const T *alpha, T *to, bool by_column = false) const {
     std::memset(to, 0, sizeof(T) * packed);
     for (int i = 0; i <= op.order; i++)
       for (int j = 0; i + j <= op.order; j++)
         for (int c = 0; c < op.in; c++)
-          std::memcpy(to + ((size_t)(jet.row_of(i) + j) * cp + c) * op_, alpha + ((size_t)given_place(i, j) * op.in + c) * op.out,
-                      sizeof(T) * op.out);
+          std::memcpy(to + ((size_t)(by_column ? jet.row_of(j) + i : jet.row_of(i) + j) * cp + c) * op_,
+                      alpha + ((size_t)given_place(i, j) * op.in + c) * op.out, sizeof(T) * op.out);
   }
   void unstack(const T *from, T *alpha) const {
     for (int i = 0; i <= op.order; i++)
@@ -77,10 +77,23 @@ template <class T> struct Convolution {
       for (int o = 0; o < op_; o++) to[(size_t)o * K + k] = B[(size_t)k * op_ + o];
   }
 
+  // Forwards, with stride 1, the channels are mixed between rows and columns: M_j = sum_i (L_i X) A_ij, then Y = sum_j M_j R_j^T. That filters three maps
+  // along the columns instead of six; with a larger stride it would mix pixels that are left out.
+  bool mixes_first() const { return op.stride == 1; }
+  size_t start_of(int j) const { return (size_t)jet.row_of(j) * cp * op_; } // of A_0j, A_1j, ... among coefficients stacked by column
+
+  // The coefficients as the forward pass multiplies by them: one packed matrix, or one for each j.
+  void pack(const T *alpha, T *stacked, T *panels) const {
+    stack(alpha, stacked, mixes_first());
+    if (!mixes_first()) return pack_panels(K, op_, stacked, op_, panels);
+    for (int j = 0; j <= op.order; j++) pack_panels((op.order + 1 - j) * cp, op_, stacked + start_of(j), op_, panels + start_of(j));
+  }
+
   size_t forward_bytes() const {
     const size_t band = jet.band<T>();
     size_t n = 2 * (size_t)pixels * cp + 4 * cp;
-    n += band * jet.width * jet.derivatives() * cp + band * jet.out_width() * K + (size_t)out_pixels * op_;
+    n += band * jet.width * jet.derivatives() * cp + (size_t)out_pixels * op_ + wide_taps_size(jet.derivatives(), op.reach_x);
+    n += mixes_first() ? band * jet.width * jet.derivatives() * op_ : band * jet.out_width() * K;
     n += op.alpha_sample ? 2 * packed : 0;
     return n * sizeof(T) + 64 * 16;
   }
@@ -103,12 +116,13 @@ template <class T> struct Convolution {
     T *own = room.take<T>((size_t)pixels * cp), *S = room.take<T>((size_t)pixels * cp);
     const Moments<T> m{room.take<T>(cp), room.take<T>(cp), room.take<T>(cp), room.take<T>(cp)};
     const int band = jet.band<T>(), wide = jet.out_width();
-    T *F = room.take<T>((size_t)band * jet.width * D * cp), *E = room.take<T>((size_t)band * wide * K), *Y = room.take<T>((size_t)out_pixels * op_);
+    T *F = room.take<T>((size_t)band * jet.width * D * cp), *Y = room.take<T>((size_t)out_pixels * op_);
+    T *E = room.take<T>(mixes_first() ? (size_t)band * jet.width * D * op_ : (size_t)band * wide * K);
+    T *wide_taps = room.take<T>(wide_taps_size(D, op.reach_x));
     const T *B = shared;
     if (op.alpha_sample) {
       T *stacked = room.take<T>(packed), *panels = room.take<T>(packed);
-      stack(alpha(n), stacked);
-      pack_panels(K, op_, stacked, op_, panels);
+      pack(alpha(n), stacked, panels);
       B = panels;
     }
     const T *X = input(n, own);
@@ -119,11 +133,17 @@ template <class T> struct Convolution {
     T *y = (T *)op.y + n * op.y_strides.sample;
     const bool direct = in_place<T>(op.y_strides, op.out, wide);
     if (direct) Y = y;
+    widen_taps(cols(n), D, op.reach_x, wide_taps);
     for (int first = 0; first < jet.out_height(); first += band) {
       const int count = std::min(band, jet.out_height() - first);
       filter_rows<T, D>(jet, S, rows(n), first, count, F);
-      filter_columns<T, D>(jet, F, cols(n), count, E);
-      multiply(count * wide, op_, K, E, K, B, Y + (size_t)first * wide * op_, op_);
+      if (mixes_first()) {
+        for (int j = 0; j < D; j++) multiply(count * wide, op_, (D - j) * cp, F, D * cp, B + start_of(j), E + j * op_, D * op_);
+        sum_columns<T, D>(jet, E, wide_taps, count, Y + (size_t)first * wide * op_);
+      } else {
+        filter_columns<T, D>(jet, F, cols(n), count, E);
+        multiply(count * wide, op_, K, E, K, B, Y + (size_t)first * wide * op_, op_);
+      }
     }
     finish(n, Y);
     if (!direct) scatter(Y, op.out, jet.out_height(), wide, y, op.y_strides);
@@ -167,7 +187,7 @@ template <class T> struct Convolution {
   size_t backward_bytes() const {
     const size_t band = jet.band<T>(), D = jet.derivatives();
     size_t n = 3 * (size_t)pixels * cp + 10 * cp + (size_t)out_pixels * op_;
-    n += (band + jet.out_height()) * jet.width * D * cp + 2 * band * jet.out_width() * K + wide_taps_size(jet);
+    n += (band + jet.out_height()) * jet.width * D * cp + 2 * band * jet.out_width() * K + wide_taps_size(D, op.reach_y);
     n += op.alpha_sample ? 2 * packed : 0;
     return n * sizeof(T) + 64 * 24;
   }
@@ -179,7 +199,7 @@ template <class T> struct Convolution {
     T *sum_g = room.take<T>(cp), *sum_gx = room.take<T>(cp), *means = room.take<T>(2 * cp), *G = room.take<T>((size_t)out_pixels * op_);
     const int band = jet.band<T>(), wide = jet.out_width();
     T *F = room.take<T>((size_t)band * jet.width * D * cp), *Q = room.take<T>((size_t)jet.out_height() * jet.width * D * cp);
-    T *wide_taps = room.take<T>(wide_taps_size(jet)), *E = room.take<T>((size_t)band * wide * K), *gE = room.take<T>((size_t)band * wide * K);
+    T *wide_taps = room.take<T>(wide_taps_size(D, op.reach_y)), *E = room.take<T>((size_t)band * wide * K), *gE = room.take<T>((size_t)band * wide * K);
     const T *BT = shared;
     if (op.alpha_sample) {
       T *stacked = room.take<T>(packed), *turned = room.take<T>(packed);
@@ -219,7 +239,8 @@ template <class T> struct Convolution {
       if (taps) row_taps<T, D>(jet, q, S, first, count, s.rows);
     }
     if (!inward) return;
-    spread_rows<T, D>(jet, Q, rows(n), wide_taps, gS);
+    widen_taps(rows(n), D, op.reach_y, wide_taps);
+    spread_rows<T, D>(jet, Q, wide_taps, gS);
     if (!plain) activation_backward(op.activation, X, S, gS, pixels, cp, op.groups ? &m : nullptr, sum_g, sum_gx);
     if (op.groups) {
       for (int c = 0; c < cp; c++) s.beta[c] += sum_g[c], s.gamma[c] += sum_gx[c];
@@ -264,10 +285,7 @@ template <class T> static void forward(const NormActConv &op, Parallel parallel)
   const Convolution<T> conv(op);
   hall.reserve(2 * (conv.packed * sizeof(T) + 64));
   T *stacked = hall.take<T>(conv.packed), *panels = hall.take<T>(conv.packed);
-  if (!op.alpha_sample) {
-    conv.stack((const T *)op.alpha, stacked);
-    pack_panels(conv.K, conv.op_, stacked, conv.op_, panels);
-  }
+  if (!op.alpha_sample) conv.pack((const T *)op.alpha, stacked, panels);
   each(op.batch, op.threads, parallel, [&](int n) {
 #define CONTINUA_FORWARD(D) conv.template forward<D>(n, panels)
     CONTINUA_BY_ORDER(CONTINUA_FORWARD)

@@ -48,25 +48,26 @@ template <class T> struct Moments {
   T *mean, *inverse, *scale, *shift;
 };
 
+// Sums and sums of squares of the differences from the first pixel, of a few vectors of channels: no cancellation where a map is far from zero.
+template <class T, int B> static inline void channel_sums(const T *X, int pixels, int cp, T *sums, T *squares) {
+  const int W = Simd<T>::width;
+  Vec<T> origin[B], s[B], q[B];
+  for (int b = 0; b < B; b++) origin[b] = load(X + W * b), s[b] = q[b] = Vec<T>{};
+  for (int p = 0; p < pixels; p++)
+    for (int b = 0; b < B; b++) {
+      const Vec<T> a = load(X + (size_t)p * cp + W * b) - origin[b];
+      s[b] += a, q[b] += a * a;
+    }
+  for (int b = 0; b < B; b++) store(sums + W * b, s[b]), store(squares + W * b, q[b]);
+}
+
 template <class T>
 static void moments(const T *X, int pixels, int channels, int groups, const T *gamma, const T *beta, double eps, const Moments<T> &m) {
   const int W = Simd<T>::width, cp = padded<T>(channels), size = channels / groups;
-  // One pass, of the differences from the first pixel: no cancellation where a map is far from zero.
-  for (int v = 0; v < cp; v += W) {
-    const Vec<T> origin = load(X + v);
-    Vec<T> s0{}, q0{}, s1{}, q1{};
-    int p = 0;
-    for (; p + 1 < pixels; p += 2) {
-      const Vec<T> a = load(X + (size_t)p * cp + v) - origin, b = load(X + (size_t)(p + 1) * cp + v) - origin;
-      s0 += a, q0 += a * a, s1 += b, q1 += b * b;
-    }
-    if (p < pixels) {
-      const Vec<T> a = load(X + (size_t)p * cp + v) - origin;
-      s0 += a, q0 += a * a;
-    }
-    store(m.mean + v, s0 + s1);
-    store(m.inverse + v, q0 + q1);
-  }
+  int v = 0;
+  for (; v + 4 * W <= cp; v += 4 * W) channel_sums<T, 4>(X + v, pixels, cp, m.mean + v, m.inverse + v);
+  for (; v + 2 * W <= cp; v += 2 * W) channel_sums<T, 2>(X + v, pixels, cp, m.mean + v, m.inverse + v);
+  for (; v < cp; v += W) channel_sums<T, 1>(X + v, pixels, cp, m.mean + v, m.inverse + v);
   for (int g = 0; g < groups; g++) {
     double total = 0, square = 0;
     for (int c = g * size; c < (g + 1) * size; c++) total += (double)m.mean[c] / pixels + (double)X[c];
