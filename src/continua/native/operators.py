@@ -19,6 +19,7 @@ from continua.native.library import Absent, ConvArguments, Library, MapStrides, 
 from continua.native.plain import NATIVE_ACTIVATIONS, plain_gradients, plain_norm_act, plain_norm_act_conv
 
 MOST_ORDERS = 4
+"""The highest order N of an N-jet that the kernels know."""
 MAPS = ("x", "gamma", "beta", "alpha", "rows", "cols", "bias", "t", "time_map")
 _CONV = "Tensor x, Tensor? gamma, Tensor? beta, Tensor alpha, Tensor rows, Tensor cols, Tensor? bias, Tensor? t, Tensor? time_map"
 _CONV += ", int groups, float eps, str activation, int stride"
@@ -240,7 +241,9 @@ def _norm_vjp(
 
 def _like(made: dict[str, Tensor], name: str, value: Tensor | None, x: Tensor) -> Tensor:
     """The gradient made for an input, in that input's shape and dtype; an empty tensor where none was asked for."""
-    return x.new_empty(0) if name not in made or value is None else made[name].reshape(value.shape).to(value.dtype)
+    if name not in made or value is None:
+        return x.new_empty(0)
+    return made[name] if name == "x" else made[name].reshape(value.shape).to(value.dtype).contiguous()
 
 
 # --- for autograd and compilers ---------------------------------------------------------------------------------------
@@ -251,7 +254,9 @@ def _fake_conv(*arguments: Any) -> Tensor:
 
 
 def _fake_vjp(gy: Tensor, wanted: Sequence[bool], *arguments: Any) -> list[Tensor]:
-    return [torch.empty_like(value) if want else gy.new_empty(0) for want, value in zip(wanted, arguments, strict=False)]
+    x, *others = arguments[: len(wanted)]
+    made = [torch.empty_like(x), *(None if value is None else torch.empty(value.shape, dtype=value.dtype) for value in others)]
+    return [gy.new_empty(0) if value is None or not want else value for want, value in zip(wanted, made, strict=True)]
 
 
 def _register(
