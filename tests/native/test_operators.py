@@ -131,6 +131,10 @@ def test_the_operators_keep_pytorch_s_rules(seed):
     case = small(seed)
     arguments = [value.detach().requires_grad_() if isinstance(value, torch.Tensor) else value for value in case.values()]
     torch.library.opcheck(torch.ops.continua.norm_act_conv.default, tuple(arguments))
+    every = dict(gamma=torch.randn(4), beta=torch.randn(4), alpha=torch.randn(3, 4, 5), rows=torch.randn(2, 3), cols=torch.randn(2, 5))
+    every |= dict(bias=torch.randn(5), t=torch.randn(2), time_map=torch.randn(5, 3, 3).permute(0, 2, 1))
+    leaves = [value.requires_grad_() for value in (torch.randn(2, 4, 3, 3), *every.values())]
+    torch.library.opcheck(torch.ops.continua.norm_act_conv.default, (*leaves, 2, 1e-5, "celu", 1))
     x, gamma = torch.randn(2, 4, 3, 3, requires_grad=True), torch.randn(4, requires_grad=True)
     torch.library.opcheck(torch.ops.continua.norm_act.default, (x, gamma, None, 2, 1e-5, "celu"))
 
