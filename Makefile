@@ -86,5 +86,5 @@ results: .venv/.base ## write docs/results.md from results/*/*.json, with its pi
 	$(PY) -c 'from continua.report.results import write_results_page; write_results_page()'
 
 clean: ## remove the environment and everything built (runs/ stays)
-	rm -rf .venv .tmp site build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .tmp site build dist .pytest_cache .ruff_cache .hypothesis src/continua/native/libcontinua.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

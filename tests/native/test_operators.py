@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from native_cases import conv_case, largest_error, results
 
 from continua.native import Absent, find_library, native_combine, native_conv, native_error_rms, native_norm
+from continua.native.build import fingerprint
 from continua.native.library import library_path
 
 pytestmark = pytest.mark.skipif(isinstance(find_library(), Absent), reason=f"no native kernels: {find_library()}")
@@ -194,8 +195,8 @@ def test_the_variable_turns_the_kernels_off_or_chooses_a_build():
 
     assert "Absent(reason='CONTINUA_NATIVE=off')" in says("off")
     assert "isa='portable'" in says("portable")
-    assert "this processor has only" in says("quantum")
-    assert "was not built" in says("/nowhere/libcontinua.so")
+    assert "none of off, avx512, avx2, portable" in says("quantum")
+    assert "there is no such file" in says("/nowhere/libcontinua.so")
 
 
 @pytest.mark.parametrize("wide", [False, True])
@@ -234,3 +235,31 @@ def test_sums_are_left_to_pytorch_where_somebody_differentiates_or_memory_differ
     assert native_combine(a, [1.0], [b.clone().requires_grad_()]) is None
     _, slope = torch.func.jvp(lambda x: x if native_combine(x, [1.0], [b]) is None else None, (a,), (b,))
     assert torch.equal(slope, b)
+
+
+def test_forward_mode_and_functions_of_torch_func_take_plain_operations():
+    torch.manual_seed(0)
+    alpha, taps, gamma = torch.randn(6, 5, 4).double(), torch.randn(3, 5).double(), torch.randn(5).double()
+    x, tangent = torch.randn(2, 5, 6, 6).double(), torch.randn(2, 5, 6, 6).double()
+
+    def run(x, alpha=alpha):
+        return native_norm(native_conv(x, gamma, None, alpha, taps, taps, groups=5, activation="celu"), None, None, groups=2)
+
+    _, slope = torch.func.jvp(run, (x,), (tangent,))
+    step = 1e-6
+    torch.testing.assert_close(slope, (run(x + step * tangent) - run(x - step * tangent)) / (2 * step), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(torch.vmap(run, in_dims=(None, 0))(x, torch.stack([alpha, 2 * alpha]))[1], run(x, 2 * alpha))
+    each = torch.func.vmap(torch.func.grad(lambda x: run(x[None]).square().sum()))(x)
+    torch.testing.assert_close(each, torch.func.grad(lambda x: run(x).square().sum())(x))
+
+
+def test_a_library_of_other_sources_is_not_loaded(tmp_path):
+    spoilt = tmp_path / "libcontinua.so"
+    content = library_path().read_bytes()
+    mark = fingerprint().encode()
+    assert content.count(mark) >= 1
+    spoilt.write_bytes(content.replace(mark, b"0" * len(mark)))
+    program = "from continua.native import find_library; print(find_library())"
+    environment = os.environ | {"CONTINUA_NATIVE": str(spoilt)}
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True).stdout
+    assert "other sources" in said

@@ -14,7 +14,7 @@ from continua.ode import SolverConfig
 Time = float | Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Prepared:
     """A field made ready for one solve.
 

@@ -132,6 +132,8 @@ class FilterConv2d(nn.Module):
         super().__init__()
         _check_padding(filter, padding)
         check_route(filter, route, discretisation)
+        if not isinstance(stride, int) or stride < 1:
+            raise ConfigError(f"stride is a whole number of at least 1, for both directions; got {stride!r}.")
         self.filter = filter
         self.stride = stride
         self.padding = padding
@@ -151,6 +153,8 @@ class FilterConv2d(nn.Module):
         state = {name: _at_least_float32(value) for name, value in self.filter.state().items()}
         first = next(iter(state.values()))
         device = torch.device(device or first.device)
+        if dtype is not None and not dtype.is_floating_point:
+            raise ConfigError(f"the map is {dtype}, and a convolution reads floats: x.float(), or images.float() / 255.")
         precision = Precision.of(dtype or first.dtype, device)
         native = self._takes_native(device)
         precision = precision.of_native() if native else precision

@@ -108,11 +108,12 @@ class Precision:
 def check_route(filter: Filter, route: str, discretisation: str) -> None:
     """Refuse, when a convolution is built, what its filter cannot do."""
     if route not in ROUTES:
-        raise ConfigError(f"route is one of {', '.join(ROUTES)}; got {route!r}.")
+        instead = ' Ask for it by discretisation="hybrid".' if route == "hybrid" else ""
+        raise ConfigError(f"route is one of {', '.join(ROUTES)}; got {route!r}.{instead}")
     if discretisation not in DISCRETISATIONS:
         raise ConfigError(f"discretisation is one of {', '.join(DISCRETISATIONS)}; got {discretisation!r}.")
     if route in ("native", "separable") and filter.jet_order is None:
-        raise ConfigError(f'route="{route}" needs an N-jet with one σ per layer; {type(filter).__name__} has the dense route only.')
+        raise ConfigError(f'route="{route}" needs an N-jet with one σ per layer; {filter} has the dense route only.')
     if route == "native" and filter.jet_order is not None and filter.jet_order > MOST_ORDERS:
         raise ConfigError(f'route="native" needs an order of at most {MOST_ORDERS}; got {filter.jet_order}. Leave route="auto".')
     if discretisation == "hybrid" and (filter.jet_order is None or filter.jet_order > 2):

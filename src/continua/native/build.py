@@ -3,6 +3,7 @@
 Each instruction set is one compilation of the same sources, and the library chooses among them when it is loaded.
 """
 
+import hashlib
 import os
 import platform
 import shutil
@@ -21,6 +22,12 @@ X86 = {"avx512": ("-march=x86-64-v4", "-mprefer-vector-width=512"), "avx2": ("-m
 INSTEAD = "the PyTorch routes serve instead, with the same numbers to rounding, several times slower"
 
 
+def fingerprint() -> str:
+    """Of the sources and of how they are compiled: a library says which it was made of."""
+    parts = [Path(__file__), *sorted(SOURCES.iterdir())]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in parts)).hexdigest()[:16]
+
+
 class NoCompiler(Exception):
     """There is no C++ compiler, or it could not build the kernels."""
 
@@ -37,14 +44,27 @@ def build_library(target: Path = TARGET, extra: tuple[str, ...] = ()) -> Path:
     """Compile and link; the library appears whole or not at all. `extra` flags go to every compilation, for sanitisers."""
     if os.name != "posix":
         raise NoCompiler(f"the native kernels are not built on {platform.system()}")
-    compiler = find_compiler().split()
+    compiler, mark = find_compiler().split(), fingerprint()
     sets = X86 if platform.machine() in ("x86_64", "AMD64") else {"portable": ()}
     with tempfile.TemporaryDirectory() as folder:
 
         def compile_one(name: str, flags: tuple[str, ...]) -> str:
             unit = "dispatch.cpp" if name == "dispatch" else "kernels.cpp"
             made = str(Path(folder) / f"{name}.o")
-            _run([*compiler, *FLAGS, *flags, *extra, f"-DCONTINUA_ISA={name}", "-c", str(SOURCES / unit), "-o", made])
+            _run(
+                [
+                    *compiler,
+                    *FLAGS,
+                    *flags,
+                    *extra,
+                    f"-DCONTINUA_ISA={name}",
+                    f'-DCONTINUA_SOURCES="{mark}"',
+                    "-c",
+                    str(SOURCES / unit),
+                    "-o",
+                    made,
+                ]
+            )
             return made
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:

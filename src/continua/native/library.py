@@ -10,6 +10,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from continua.native.build import fingerprint
+
+BUILDS = ("avx512", "avx2", "portable")
 VARIABLE = "CONTINUA_NATIVE"
 """Environment variable: "off" leaves the native kernels alone; avx512, avx2 or portable ask for that build of them; a path, a library."""
 
@@ -106,13 +109,19 @@ def find_library() -> "Library | Absent":
     if asked == "off":
         return Absent(f"{VARIABLE}=off")
     path, wanted = (Path(asked), "") if os.sep in asked else (library_path(), asked)
+    if wanted and wanted not in BUILDS:
+        return Absent(f"{VARIABLE}={wanted}, which is none of off, {', '.join(BUILDS)}, nor the path of a library")
     if not path.is_file():
-        return Absent(f"{path.name} was not built: there was no C++ compiler when Continua was installed")
+        if os.sep in asked:
+            return Absent(f"{VARIABLE}={asked}, and there is no such file")
+        return Absent(f"{path.name} was not built; with a C++ compiler, `python -m continua.native.build` builds it")
     try:
         loaded = ctypes.CDLL(str(path))
-        loaded.continua_choose.restype = ctypes.c_char_p
+        loaded.continua_choose.restype = loaded.continua_sources.restype = ctypes.c_char_p
     except (OSError, AttributeError) as error:
         return Absent(f"{path.name} cannot be loaded ({error})")
+    if loaded.continua_sources().decode() != fingerprint():
+        return Absent(f"{path.name} was built from other sources than these; build it again: python -m continua.native.build")
     isa = loaded.continua_choose(wanted.encode()).decode()
     if wanted and wanted != isa:
         return Absent(f"{VARIABLE}={wanted}, and this processor has only {isa}")

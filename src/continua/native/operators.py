@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from continua.native.library import Absent, ConvArguments, Library, MapStrides, NormArguments, find_library
-from continua.native.plain import NATIVE_ACTIVATIONS, plain_gradients, plain_norm_act, plain_norm_act_conv
+from continua.native.plain import NATIVE_ACTIVATIONS, is_transforming, plain_gradients, plain_norm_act, plain_norm_act_conv
 
 MOST_ORDERS = 4
 """The highest order N of an N-jet that the kernels know."""
@@ -59,13 +59,18 @@ def native_conv(
         t: 0-d or (batch,), and `time_map` (out, out height, out width): what t multiplies.
         groups: of the norm; 0 for none.
     """
-    return torch.ops.continua.norm_act_conv(x, gamma, beta, alpha, rows, cols, bias, t, time_map, groups, eps, activation, stride)
+    arguments = (x, gamma, beta, alpha, rows, cols, bias, t, time_map, groups, eps, activation, stride)
+    if not torch.compiler.is_compiling() and is_transforming():
+        return plain_norm_act_conv(*arguments)
+    return torch.ops.continua.norm_act_conv(*arguments)
 
 
 def native_norm(
     x: Tensor, gamma: Tensor | None, beta: Tensor | None, *, groups: int, eps: float = 1e-5, activation: str = "identity"
 ) -> Tensor:
     """Group norm and activation in one pass, in the layout of x."""
+    if not torch.compiler.is_compiling() and is_transforming():
+        return plain_norm_act(x, gamma, beta, groups, eps, activation)
     return torch.ops.continua.norm_act(x, gamma, beta, groups, eps, activation)
 
 

@@ -4,10 +4,17 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
+from torch._C._functorch import peek_interpreter_stack  # pyright: ignore[reportMissingModuleSource]
+from torch.autograd import forward_ad
 from torch.nn import functional
 
 NATIVE_ACTIVATIONS = ("identity", "relu", "celu", "gelu", "silu", "softplus", "tanh")
 """In the order of the kernels' own list (csrc/api.h)."""
+
+
+def is_transforming() -> bool:
+    """Whether forward-mode derivatives or functions of `torch.func` are at work, which the kernels know nothing of."""
+    return forward_ad._current_level >= 0 or peek_interpreter_stack() is not None
 
 
 def plain_norm_act(x: Tensor, gamma: Tensor | None, beta: Tensor | None, groups: int, eps: float, activation: str) -> Tensor:

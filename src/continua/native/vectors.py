@@ -8,10 +8,9 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch._C._functorch import peek_interpreter_stack  # pyright: ignore[reportMissingModuleSource]
-from torch.autograd import forward_ad
 
 from continua.native.library import Absent, CombineArguments, ErrorArguments, Library, find_library
+from continua.native.plain import is_transforming
 
 FEWEST = 1 << 14
 """Below so many numbers the call costs more than it saves."""
@@ -66,7 +65,7 @@ def native_error_rms(error: Tensor, y0: Tensor, y1: Tensor, rtol: float, atol: f
 
 def _library_for(first: Tensor, *others: Tensor) -> Library | None:
     """The kernels, if all tensors lie in the same order in a CPU's memory, without gaps, are large enough, and nobody differentiates."""
-    if torch.compiler.is_compiling() or forward_ad._current_level >= 0 or peek_interpreter_stack() is not None:
+    if torch.compiler.is_compiling() or is_transforming():
         return None
     if first.device.type != "cpu" or first.dtype not in (torch.float32, torch.float64):
         return None

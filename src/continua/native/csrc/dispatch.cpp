@@ -33,6 +33,9 @@ CONTINUA_API const char *continua_choose(const char *wanted) {
   return chosen;
 }
 
+// Which sources this was made of.
+CONTINUA_API const char *continua_sources() { return CONTINUA_SOURCES; }
+
 CONTINUA_API void continua_use_pool(Parallel parallel) { pool = parallel; }
 
 static void run(int what, const void *op, int dtype) {
