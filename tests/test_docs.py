@@ -10,6 +10,8 @@ import dis
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 import tomllib
 import warnings
 from collections.abc import Callable, Iterator
@@ -269,3 +271,8 @@ def test_the_check_of_commands_sees_a_wrong_one(wrong: str, tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BaseException):  # noqa: B017, PT011 - parsers raise what they like
         follow(shlex.split(wrong), only_check=True)
+
+
+def test_the_tables_of_speed_are_what_the_benchmarks_said() -> None:
+    done = subprocess.run([sys.executable, str(ROOT / "scripts/speed-tables"), "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

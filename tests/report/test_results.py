@@ -86,7 +86,7 @@ def test_the_page_says_what_was_asked_reduced_and_typed(tmp_path: Path) -> None:
 
 
 def test_files_of_runs_and_of_checks_are_no_entries(tmp_path: Path) -> None:
-    for file in ("dcn/small/run/result.json", "checks/kept-runs.json"):
+    for file in ("dcn/small/run/result.json", "checks/kept-runs.json", "benchmarks/solver.json"):
         (tmp_path / file).parent.mkdir(parents=True)
         (tmp_path / file).write_text("{}")
     assert result_files(tmp_path) == []

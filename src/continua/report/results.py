@@ -161,8 +161,8 @@ def draw_results(folder: Path, docs: Path) -> list[Path]:
 
 
 def result_files(folder: Path) -> list[Path]:
-    """The entries: JSON files in the papers' folders. Deeper ones belong to runs, and those in `checks` are no results."""
-    return sorted(path for path in folder.glob("*/*.json") if path.parent.name != "checks")
+    """The entries: JSON files in the papers' folders. Deeper ones belong to runs; `checks` and `benchmarks` are no results."""
+    return sorted(path for path in folder.glob("*/*.json") if path.parent.name not in ("checks", "benchmarks"))
 
 
 def _entry_text(entry: Entry, stem: str) -> str:
