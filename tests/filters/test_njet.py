@@ -10,7 +10,7 @@ from scipy.ndimage import gaussian_filter
 
 from continua import ConfigError, ContinuaError, ContinuaWarning
 from continua.filters import NJet
-from continua.filters.basis import gaussian_derivatives, jet_orders, truncation_radius
+from continua.filters.basis import gaussian_derivatives, jet_orders, scale_direction, truncation_radius
 
 
 def jet(sigma=1.0, channels=(3, 4), **options):
@@ -172,3 +172,21 @@ def test_wrong_options_are_refused():
         NJet(1, 1, sigma_bounds=(2.0, 1.0))
     with pytest.raises(ContinuaError, match="half-width"):
         truncation_radius(1e6, 2.0)
+
+
+@pytest.mark.parametrize(("radius", "kept"), [(4, 9), (9, 9), (9, 2), (0, 3)])
+def test_the_direction_in_which_taps_move_with_the_scale_is_their_derivative(radius, kept):
+    sigma = torch.tensor(1.3, dtype=torch.float64)
+    taps, slopes = torch.func.jvp(lambda value: gaussian_derivatives(value, 4, radius), (sigma,), (torch.ones_like(sigma),))
+    slopes = slopes[:, max(0, radius - kept) : radius + kept + 1]
+    expected = slopes / slopes.norm() if radius else slopes  # a single pixel does not move
+    torch.testing.assert_close(scale_direction(taps, sigma, kept), expected, rtol=1e-12, atol=1e-14)
+
+
+def test_each_sample_s_taps_have_their_own_direction():
+    sigma = torch.tensor([0.4, 1.0, 2.2], dtype=torch.float64)
+    together = scale_direction(gaussian_derivatives(sigma, 2, [2, 3, 5]), sigma, 9)
+    for own, value, radius in zip(together, sigma, (2, 3, 5), strict=True):
+        alone = scale_direction(gaussian_derivatives(value, 2, radius), value, 9)
+        torch.testing.assert_close(own[:, 5 - radius : 6 + radius], alone)
+        assert own.norm() == pytest.approx(1.0)

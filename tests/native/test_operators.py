@@ -66,7 +66,7 @@ def test_a_network_s_own_shapes_in_float32_with_norm():
     for channels, size in ((32, 30), (64, 15), (128, 7)):
         draw = random.Random(channels)
         case = conv_case(draw, torch.float32)
-        while case["rows"].ndim == 3 or case["cols"].ndim == 3 or case["alpha"].ndim == 4 or case["stride"] != 1:
+        while case["rows"].ndim == 3 or case["cols"].ndim == 3 or case["alpha"].ndim == 4 or case["stride"] != 1 or case["along"] is None:
             case = conv_case(draw, torch.float32)
         order = case["rows"].shape[0] - 1
         case |= dict(
@@ -84,7 +84,7 @@ def test_the_number_of_threads_changes_no_bit(seed):
     case = conv_case(random.Random(seed), torch.float32)
     case["x"] = torch.randn(33, *case["x"].shape[1:])
     case |= {name: torch.randn(case[name].shape[-axes:]) for name, axes in (("alpha", 3), ("rows", 2), ("cols", 2))}
-    case |= dict(t=None, time_map=None)
+    case |= dict(t=None, time_map=None, along=None if seed % 2 else torch.randn(case["cols"].shape))
     gradient, answers = None, []
     for count in (1, 2, 3, 7):
         torch.set_num_threads(count)
@@ -99,7 +99,7 @@ def small(seed: int) -> dict:
     case = conv_case(draw, most=3)
     while not 0 < case["x"].numel() < 60 or case["rows"].shape[-1] > 5 or case["cols"].shape[-1] > 5 or case["activation"] == "relu":
         case = conv_case(draw, most=3)  # relu has a kink, which finite differences may hit
-    return case | {"x": case["x"].contiguous()}
+    return case | {"x": case["x"].contiguous(), "along": None}
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -135,7 +135,8 @@ def test_the_operators_keep_pytorch_s_rules(seed):
     every = dict(gamma=torch.randn(4), beta=torch.randn(4), alpha=torch.randn(3, 4, 5), rows=torch.randn(2, 3), cols=torch.randn(2, 5))
     every |= dict(bias=torch.randn(5), t=torch.randn(2), time_map=torch.randn(5, 3, 3).permute(0, 2, 1))
     leaves = [value.requires_grad_() for value in (torch.randn(2, 4, 3, 3), *every.values())]
-    torch.library.opcheck(torch.ops.continua.norm_act_conv.default, (*leaves, 2, 1e-5, "celu", 1))
+    for along in (None, torch.randn(2, 5)):
+        torch.library.opcheck(torch.ops.continua.norm_act_conv.default, (*leaves, along, 2, 1e-5, "celu", 1))
     x, gamma = torch.randn(2, 4, 3, 3, requires_grad=True), torch.randn(4, requires_grad=True)
     torch.library.opcheck(torch.ops.continua.norm_act.default, (x, gamma, None, 2, 1e-5, "celu"))
 
@@ -176,6 +177,7 @@ def test_autocast_computes_in_float32():
         (dict(t=torch.zeros(()), time_map=torch.zeros(4, 5, 6)), "time_map"),
         (dict(t=torch.zeros(3), time_map=torch.zeros(4, 5, 5)), "one t"),
         (dict(gamma=torch.zeros(5), groups=2), "gamma"),
+        (dict(along=torch.zeros(2, 5), cols=torch.zeros(2, 3, requires_grad=True)), "along is like cols"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_a_pointer_is_read(change, message):

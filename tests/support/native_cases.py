@@ -42,16 +42,19 @@ def conv_case(draw: random.Random, dtype: torch.dtype = torch.float64, most: int
     groups = draw.choice([0, *(n for n in range(1, channels + 1) if channels % n == 0)])
     time = draw.choice([(), (batch,)]) if draw.random() < 0.6 and batch else None
     size = [(n - 1) // stride + 1 for n in (height, width)]
+    cols = normal(*each[2], order + 1, taps[1])
+    direction = normal(*cols.shape)
     return dict(
         x=laid_out(normal(batch, channels, height, width), draw.choice(LAYOUTS)),
         gamma=maybe(normal(channels)) if groups else None,
         beta=maybe(normal(channels)) if groups else None,
         alpha=normal(*each[0], basis, channels, out) / channels,
         rows=normal(*each[1], order + 1, taps[0]),
-        cols=normal(*each[2], order + 1, taps[1]),
+        cols=cols,
         bias=maybe(normal(out)),
         t=None if time is None else normal(*time),
         time_map=None if time is None else normal(out, *size),
+        along=maybe(direction / direction.norm(dim=(-2, -1), keepdim=True)),
         groups=groups,
         eps=1e-3,
         activation=draw.choice(NATIVE_ACTIVATIONS),
@@ -61,16 +64,21 @@ def conv_case(draw: random.Random, dtype: torch.dtype = torch.float64, most: int
 
 def results(native: bool, case: dict, gradient: Tensor | None = None) -> tuple[Tensor, list[Tensor], Tensor]:
     """y, the gradients of all tensors given, and the gradient of y they are of."""
-    tensors = {name: value for name, value in case.items() if isinstance(value, Tensor)}
+    along = case.get("along")
+    tensors = {name: value for name, value in case.items() if isinstance(value, Tensor) and name != "along"}
     leaves = {name: value.detach().requires_grad_() for name, value in tensors.items()}
     arguments = {**case, **leaves}
-    if "alpha" in case:
-        y = native_conv(**arguments) if native else plain_norm_act_conv(*arguments.values())
+    if native:
+        y = native_conv(**arguments) if "alpha" in case else native_norm(**arguments)
     else:
-        y = native_norm(**arguments) if native else plain_norm_act(*arguments.values())
+        arguments.pop("along", None)
+        y = plain_norm_act_conv(*arguments.values()) if "alpha" in case else plain_norm_act(*arguments.values())
     if gradient is None:
         gradient = torch.randn_like(y)
-    return y, list(torch.autograd.grad(y, list(leaves.values()), gradient)), gradient
+    gradients = dict(zip(leaves, torch.autograd.grad(y, list(leaves.values()), gradient), strict=True))
+    if not native and along is not None and case["stride"] == 1:  # what is left of it in the direction that was named
+        gradients["cols"] = (gradients["cols"] * along).sum((-2, -1), keepdim=True) * along
+    return y, list(gradients.values()), gradient
 
 
 def largest_error(case: dict, reference: dict | None = None) -> float:

@@ -82,6 +82,23 @@ def gaussian_derivatives(
     return torch.stack([(-1) ** n * p * g for n, p in enumerate(hermite(order, u))], dim=-2)
 
 
+def scale_direction(
+    taps: Float[Tensor, "*shape derivatives taps"], sigma: Float[Tensor, "*shape"], kept: int
+) -> Float[Tensor, "*shape derivatives taps2"]:
+    """The direction, of length 1, in which the taps within `kept` of the centre move with σ; `taps` are `gaussian_derivatives` of σ, whole.
+
+    σ ∂g/∂σ = (u² − ⟨u²⟩) g with ⟨·⟩ the mean under g, and He_n' = n He_{n−1}, so σ ∂G_n/∂σ = (−1)^n [(u² − ⟨u²⟩) He_n − n u He_{n−1}] g.
+    """
+    with torch.no_grad():
+        order, widest = taps.shape[-2] - 1, taps.shape[-1] // 2
+        u = torch.arange(-widest, widest + 1, device=taps.device, dtype=taps.dtype) / sigma[..., None]
+        g, he = taps[..., 0, :], hermite(order, u)
+        spread = u * u - (g * u * u).sum(-1, keepdim=True)
+        moved = [(-1) ** n * (spread * he[n] - (n * u * he[n - 1] if n else 0)) * g for n in range(order + 1)]
+        slopes = torch.stack(moved, dim=-2)[..., max(0, widest - kept) : widest + kept + 1]
+        return slopes / slopes.norm(dim=(-2, -1), keepdim=True).clamp_min(torch.finfo(taps.dtype).tiny)
+
+
 @dataclass(frozen=True)
 class Reach:
     """Half-widths known on the host, one for each σ: of the sampled `kernel`, and of the `blur` of the hybrid discretisation."""

@@ -98,7 +98,7 @@ class NJet(JetAlgebra):
         else:
             radius = reach.kernel[0] if self.sharing == "layer" else reach.kernel
         taps = gaussian_derivatives(sigma, self.order, radius)
-        return JetKernel(state["alpha"], taps, taps, sigma, self.order, self.sharing, reach.blur)
+        return JetKernel(state["alpha"], taps, taps, sigma, self.order, self.sharing, reach.blur, gaussian=True)
 
     def freeze(self) -> Self:
         frozen = super().freeze()

@@ -31,6 +31,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from continua.errors import ConfigError
+from continua.filters.basis import scale_direction
 from continua.filters.filter import Filter
 from continua.filters.kernel import JetKernel, Kernel
 from continua.machine import usable
@@ -155,17 +156,20 @@ def why_no_library() -> str | None:
 
 def native_operator(kernel: JetKernel, geometry: Geometry) -> Operator:
     """Apply `kernel` by its factors, in C++; taps that can never touch the map are left out."""
+    along = None
+    if kernel.gaussian and torch.is_grad_enabled() and kernel.cols.requires_grad:
+        along = scale_direction(kernel.cols, kernel.sigma, geometry.width - 1)
     kernel = kernel.cropped(geometry.height - 1, geometry.width - 1)
     stride = geometry.stride
 
     def convolve(x: Tensor, bias: Tensor | None, alpha: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
-        return native_conv(x, None, None, alpha, rows, cols, bias, stride=stride)
+        return native_conv(x, None, None, alpha, rows, cols, bias, along=along, stride=stride)
 
     def fused(before: Preceding, x: Tensor, last: tuple[Tensor | None, ...], alpha: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
         norm, (bias, t, time_map) = before.norm, last
-        size = dict(groups=norm.num_groups, stride=stride)
+        size = dict(groups=norm.num_groups, eps=norm.eps, stride=stride)
         return native_conv(
-            x, norm.weight, norm.bias, alpha, rows, cols, bias, t, time_map, eps=norm.eps, activation=before.activation, **size
+            x, norm.weight, norm.bias, alpha, rows, cols, bias, t, time_map, along=along, activation=before.activation, **size
         )
 
     return Operator("native", (kernel.alpha, kernel.rows, kernel.cols), convolve, fused)

@@ -115,7 +115,7 @@ class ScheduledNJet(Filter):
         sigma = self._sigma(state, t)
         reach = self._reach(schedule, t)
         taps = gaussian_derivatives(sigma, self.order, reach.kernel if t.ndim else reach.kernel[0])
-        return JetKernel(self._alpha(state, t), taps, taps, sigma, self.order, "sample" if t.ndim else "layer", reach.blur)
+        return JetKernel(self._alpha(state, t), taps, taps, sigma, self.order, "sample" if t.ndim else "layer", reach.blur, gaussian=True)
 
     def watch_map(self, kernel: Kernel, map_size: tuple[int, int]) -> None:
         self.watch.check_size(self.label, kernel.size, map_size)

@@ -49,8 +49,8 @@ class ConvArguments(ctypes.Structure):
         "int: dtype batch in_channels out_channels height width order stride reach_y reach_x groups activation threads times,"
         "long: alpha_sample rows_sample cols_sample, double: eps, pointer: x, strides: x_strides,"
         "pointer: gamma beta alpha rows cols bias t time_map y,"
-        "strides: y_strides, pointer: gy, strides: gy_strides, pointer: gx, strides: gx_strides,"
-        "pointer: g_gamma g_beta g_alpha g_rows g_cols g_bias g_t g_time_map",
+        "strides: y_strides, pointer: along y_along gy, strides: gy_strides, pointer: gx, strides: gx_strides,"
+        "pointer: g_gamma g_beta g_alpha g_rows g_cols g_along g_bias g_t g_time_map",
         _KINDS,
     )
 

@@ -1,9 +1,11 @@
 """The kernels as PyTorch operators, so that autograd, `torch.compile`, DDP, checkpoints and the rest treat them as their own.
 
-    continua::norm_act_conv(x, γ, β, α, rows, cols, bias, t, time_map, groups, eps, activation, stride)
+    continua::norm_act_conv(x, γ, β, α, rows, cols, bias, t, time_map, along, groups, eps, activation, stride)
         Σ_ij L_i a(norm(x)) R_jᵀ A_ij + bias + t · time_map,     a the activation, i + j ≤ N (DCN eq. 1, 2 and 8)
     continua::norm_act(x, γ, β, groups, eps, activation)
         a(norm(x))
+
+and, second, what the backward pass wants to have kept of it (an empty tensor where nothing is).
 
 First derivatives are native. Whoever differentiates the backward pass again gets the same formulas in plain operations (plain.py).
 """
@@ -20,16 +22,16 @@ from continua.native.plain import NATIVE_ACTIVATIONS, is_transforming, plain_gra
 
 MOST_ORDERS = 4
 """The highest order N of an N-jet that the kernels know."""
-MAPS = ("x", "gamma", "beta", "alpha", "rows", "cols", "bias", "t", "time_map")
+MAPS = ("x", "gamma", "beta", "alpha", "rows", "cols", "bias", "t", "time_map", "along")
 _CONV = "Tensor x, Tensor? gamma, Tensor? beta, Tensor alpha, Tensor rows, Tensor cols, Tensor? bias, Tensor? t, Tensor? time_map"
-_CONV += ", int groups, float eps, str activation, int stride"
+_CONV += ", Tensor? along, int groups, float eps, str activation, int stride"
 _NORM = "Tensor x, Tensor? gamma, Tensor? beta, int groups, float eps, str activation"
 
 _operators = torch.library.Library("continua", "DEF")
-_operators.define(f"norm_act_conv({_CONV}) -> Tensor")
-_operators.define(f"norm_act_conv_vjp(Tensor gy, bool[] wanted, {_CONV}) -> Tensor[]")
-_operators.define(f"norm_act({_NORM}) -> Tensor")
-_operators.define(f"norm_act_vjp(Tensor gy, bool[] wanted, {_NORM}) -> Tensor[]")
+_operators.define(f"norm_act_conv({_CONV}) -> (Tensor, Tensor)")
+_operators.define(f"norm_act_conv_vjp(Tensor gy, Tensor kept, bool[] wanted, {_CONV}) -> Tensor[]")
+_operators.define(f"norm_act({_NORM}) -> (Tensor, Tensor)")
+_operators.define(f"norm_act_vjp(Tensor gy, Tensor kept, bool[] wanted, {_NORM}) -> Tensor[]")
 
 
 def native_conv(
@@ -43,6 +45,7 @@ def native_conv(
     t: Tensor | None = None,
     time_map: Tensor | None = None,
     *,
+    along: Tensor | None = None,
     groups: int = 0,
     eps: float = 1e-5,
     activation: str = "identity",
@@ -57,12 +60,16 @@ def native_conv(
         rows, cols: (order + 1, taps), or (batch, order + 1, taps); zeros lie around the map.
         bias: (out)
         t: 0-d or (batch,), and `time_map` (out, out height, out width): what t multiplies.
+        along: like `cols`, of length 1: the direction in which `cols` moves, where all its taps follow from one number such as σ. Their
+            gradient then comes as its component along it, which is all that can reach that number, and costs less.
         groups: of the norm; 0 for none.
     """
-    arguments = (x, gamma, beta, alpha, rows, cols, bias, t, time_map, groups, eps, activation, stride)
+    tensors, options = (x, gamma, beta, alpha, rows, cols, bias, t, time_map), (groups, eps, activation, stride)
     if not torch.compiler.is_compiling() and is_transforming():
-        return plain_norm_act_conv(*arguments)
-    return torch.ops.continua.norm_act_conv(*arguments)
+        return plain_norm_act_conv(*tensors, *options)
+    if stride != 1 or not (torch.is_grad_enabled() and cols.requires_grad):
+        along = None
+    return torch.ops.continua.norm_act_conv(*tensors, along, *options)[0]
 
 
 def native_norm(
@@ -71,7 +78,7 @@ def native_norm(
     """Group norm and activation in one pass, in the layout of x."""
     if not torch.compiler.is_compiling() and is_transforming():
         return plain_norm_act(x, gamma, beta, groups, eps, activation)
-    return torch.ops.continua.norm_act(x, gamma, beta, groups, eps, activation)
+    return torch.ops.continua.norm_act(x, gamma, beta, groups, eps, activation)[0]
 
 
 # --- the calls --------------------------------------------------------------------------------------------------------
@@ -125,19 +132,21 @@ class _Call:
     """The arguments of one call of `norm_act_conv`, and the tensors they point to, held alive and in the form the kernels read."""
 
     def __init__(self, inputs: Sequence[Tensor | None], groups: int, eps: float, activation: str, stride: int) -> None:
-        x, gamma, beta, alpha, rows, cols, bias, t, time_map = inputs
+        x, gamma, beta, alpha, rows, cols, bias, t, time_map, along = inputs
         if x is None or alpha is None or rows is None or cols is None:
             raise RuntimeError("continua::norm_act_conv needs x, alpha, rows and cols")
         _check_map(x, gamma, beta, groups, activation)
         _check_kernel(x, alpha, rows, cols, stride)
         size = (alpha.shape[-1], *((size - 1) // stride + 1 for size in x.shape[2:]))
+        _check(along is None or (along.shape == cols.shape and stride == 1), "along is like cols, and for stride 1")
         _check(bias is None or bias.shape == alpha.shape[-1:], f"bias has one number for each of {alpha.shape[-1]} channels")
         _check(time_map is None or time_map.shape == size, f"time_map is {size}")
         _check(t is None or t.numel() in (1, x.shape[0]), f"one t, or one for each of {x.shape[0]} samples")
         in_order = [None if value is None else value.to(x.dtype).contiguous() for value in (gamma, beta, alpha, rows, cols, bias)]
         times = None if t is None or time_map is None else t.to(x.dtype).reshape(-1).contiguous()
         pixels = None if times is None or time_map is None else time_map.to(x.dtype).permute(1, 2, 0).contiguous()
-        self.x, self.tensors = x, dict(zip(MAPS[1:], (*in_order, times, pixels), strict=True))
+        direction = None if along is None else along.to(x.dtype).contiguous()
+        self.x, self.tensors = x, dict(zip(MAPS[1:], (*in_order, times, pixels, direction), strict=True))
         self.op = ConvArguments(
             dtype=8 * x.element_size(),
             batch=x.shape[0],
@@ -163,20 +172,21 @@ class _Call:
         )
 
 
-def _conv(*arguments: Any) -> Tensor:
-    inputs, (groups, eps, activation, stride) = arguments[:9], arguments[9:]
+def _conv(*arguments: Any) -> tuple[Tensor, Tensor]:
+    inputs, (groups, eps, activation, stride) = arguments[: len(MAPS)], arguments[len(MAPS) :]
     call = _Call(inputs, groups, eps, activation, stride)
     y = _output(inputs[0], inputs[3].shape[-1], stride)
-    call.op.y, call.op.y_strides = y.data_ptr(), MapStrides.of(y)
+    kept = y.new_empty(0) if inputs[-1] is None else torch.empty_like(y)
+    call.op.y, call.op.y_strides, call.op.y_along = y.data_ptr(), MapStrides.of(y), kept.data_ptr()
     if y.numel():
         _kernels().norm_act_conv(ctypes.byref(call.op))
-    return y
+    return y, kept
 
 
-def _conv_vjp(gy: Tensor, wanted: Sequence[bool], *arguments: Any) -> list[Tensor]:
-    inputs, (groups, eps, activation, stride) = arguments[:9], arguments[9:]
+def _conv_vjp(gy: Tensor, kept: Tensor, wanted: Sequence[bool], *arguments: Any) -> list[Tensor]:
+    inputs, (groups, eps, activation, stride) = arguments[: len(MAPS)], arguments[len(MAPS) :]
     call = _Call(inputs, groups, eps, activation, stride)
-    x, op = call.x, call.op
+    x, op, direction = call.x, call.op, call.tensors["along"]
     _check(gy.dtype == x.dtype, f"the gradient is {gy.dtype}, the map {x.dtype}")
     asked = [name for name, want in zip(MAPS, wanted, strict=True) if want]
     made = {name: torch.zeros_like(value) for name, value in call.tensors.items() if name in asked and value is not None}
@@ -185,16 +195,23 @@ def _conv_vjp(gy: Tensor, wanted: Sequence[bool], *arguments: Any) -> list[Tenso
         op.gx, op.gx_strides = made["x"].data_ptr(), MapStrides.of(made["x"])
     if "t" in made:  # one for each sample; summed where they share it
         made["t"] = torch.zeros(len(x), dtype=x.dtype)
+    if "cols" in made and direction is not None:
+        del made["cols"]
+        made["along"] = torch.zeros(len(x), dtype=x.dtype)
+        op.y_along, op.y_strides = kept.data_ptr(), MapStrides.of(kept)
     for name in made.keys() - {"x"}:
         setattr(op, f"g_{name}", made[name].data_ptr())
     op.gy, op.gy_strides = gy.data_ptr(), MapStrides.of(gy)
     if gy.numel():
         _kernels().norm_act_conv_vjp(ctypes.byref(op))
+    if "along" in made and direction is not None:
+        share = made["along"].reshape(-1, 1, 1) if op.cols_sample else made["along"].sum()
+        made["cols"] = share * direction
     if "t" in made and op.times == 1:
         made["t"] = made["t"].sum()
     if "time_map" in made:
         made["time_map"] = made["time_map"].permute(2, 0, 1)
-    return [_like(made, name, value, x) for name, value in zip(MAPS, inputs, strict=True)]
+    return [_like(made if want else {}, name, value, x) for name, value, want in zip(MAPS, inputs, wanted, strict=True)]
 
 
 def _norm_call(x: Tensor, gamma: Tensor | None, beta: Tensor | None, groups: int, eps: float, activation: str) -> tuple[NormArguments, Any]:
@@ -219,18 +236,17 @@ def _norm_call(x: Tensor, gamma: Tensor | None, beta: Tensor | None, groups: int
     return op, held
 
 
-def _norm(x: Tensor, gamma: Tensor | None, beta: Tensor | None, groups: int, eps: float, activation: str) -> Tensor:
+def _norm(x: Tensor, gamma: Tensor | None, beta: Tensor | None, groups: int, eps: float, activation: str) -> tuple[Tensor, Tensor]:
     op, _held = _norm_call(x, gamma, beta, groups, eps, activation)
     y = torch.empty_like(x)
     op.y, op.y_strides = y.data_ptr(), MapStrides.of(y)
     if y.numel():
         _kernels().norm_act(ctypes.byref(op))
-    return y
+    return y, y.new_empty(0)
 
 
-def _norm_vjp(
-    gy: Tensor, wanted: Sequence[bool], x: Tensor, gamma: Tensor | None, beta: Tensor | None, groups: int, eps: float, activation: str
-) -> list[Tensor]:
+def _norm_vjp(gy: Tensor, kept: Tensor, wanted: Sequence[bool], *arguments: Any) -> list[Tensor]:
+    x, gamma, beta, groups, eps, activation = arguments
     op, held = _norm_call(x, gamma, beta, groups, eps, activation)
     made = {name: torch.zeros_like(value) for name, value, want in zip(MAPS[1:3], held, wanted[1:], strict=True) if want}
     for name, value in made.items():
@@ -254,33 +270,46 @@ def _like(made: dict[str, Tensor], name: str, value: Tensor | None, x: Tensor) -
 # --- for autograd and compilers ---------------------------------------------------------------------------------------
 
 
-def _fake_conv(*arguments: Any) -> Tensor:
-    return _output(arguments[0], arguments[3].shape[-1], arguments[12])
+def _fake_conv(*arguments: Any) -> tuple[Tensor, Tensor]:
+    y = _output(arguments[0], arguments[3].shape[-1], arguments[-1])
+    return y, y.new_empty(0) if arguments[len(MAPS) - 1] is None else torch.empty_like(y)
 
 
-def _fake_vjp(gy: Tensor, wanted: Sequence[bool], *arguments: Any) -> list[Tensor]:
+def _fake_norm(x: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(x), x.new_empty(0)
+
+
+def _fake_vjp(gy: Tensor, kept: Tensor, wanted: Sequence[bool], *arguments: Any) -> list[Tensor]:
     x, *others = arguments[: len(wanted)]
     made = [torch.empty_like(x), *(None if value is None else torch.empty(value.shape, dtype=value.dtype) for value in others)]
     return [gy.new_empty(0) if value is None or not want else value for want, value in zip(wanted, made, strict=True)]
 
 
 def _register(
-    name: str, run: Callable[..., Tensor], vjp: Callable[..., list[Tensor]], fake: Callable[..., Tensor], plain: Callable[..., Tensor]
+    name: str,
+    run: Callable[..., tuple[Tensor, Tensor]],
+    vjp: Callable[..., list[Tensor]],
+    fake: Callable[..., tuple[Tensor, Tensor]],
+    plain: Callable[..., Tensor],
 ) -> None:
     """Everything PyTorch is to know of an operator: its kernels, its shapes, its derivatives, its dtype under autocast."""
     tensors = len(MAPS) if run is _conv else 3
     native_vjp = getattr(torch.ops.continua, f"{name}_vjp")
 
-    def remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs[:tensors])
+    def remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        ctx.save_for_backward(*inputs[:tensors], output[1])
         ctx.options = inputs[tensors:]
+        ctx.set_materialize_grads(False)
 
-    def backward(ctx: Any, gy: Tensor) -> tuple[Tensor | None, ...]:
-        inputs, wanted = ctx.saved_tensors, list(ctx.needs_input_grad[:tensors])
+    def backward(ctx: Any, gy: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
+        *inputs, kept = ctx.saved_tensors
+        wanted = list(ctx.needs_input_grad[:tensors])
+        if gy is None:
+            return (None,) * (tensors + len(ctx.options))
         if torch.is_grad_enabled():  # somebody will differentiate this again
             gradients = plain_gradients(lambda *values: plain(*values, *ctx.options), inputs, gy, wanted)
         else:
-            made = native_vjp(gy, wanted, *inputs, *ctx.options)
+            made = native_vjp(gy, kept, wanted, *inputs, *ctx.options)
             gradients = [value if want else None for value, want in zip(made, wanted, strict=True)]
         return (*gradients, *(None for _ in ctx.options))
 
@@ -292,5 +321,9 @@ def _register(
     torch.library.register_autocast(f"continua::{name}", "cpu", torch.float32, lib=_operators)
 
 
-_register("norm_act_conv", _conv, _conv_vjp, _fake_conv, plain_norm_act_conv)
-_register("norm_act", _norm, _norm_vjp, lambda x, *_: torch.empty_like(x), plain_norm_act)
+def _plain_conv(*arguments: Any) -> Tensor:
+    return plain_norm_act_conv(*arguments[: len(MAPS) - 1], *arguments[len(MAPS) :])
+
+
+_register("norm_act_conv", _conv, _conv_vjp, _fake_conv, _plain_conv)
+_register("norm_act", _norm, _norm_vjp, _fake_norm, plain_norm_act)

@@ -31,12 +31,16 @@ struct NormActConv {
   const void *t, *time_map;       // (times), (out, out_height, out_width)
   void *y;
   MapStrides y_strides;
+  // Where the taps of the columns follow from one number: the direction in which they move with it, like cols. Then y_along, laid out like y, is the
+  // derivative of y in that direction, made forwards and read backwards, and g_along (batch) is what replaces g_cols. Stride 1.
+  const void *along;
+  void *y_along;
   // backward
   const void *gy;
   MapStrides gy_strides;
   void *gx; // or null: not wanted; likewise below
   MapStrides gx_strides;
-  void *g_gamma, *g_beta, *g_alpha, *g_rows, *g_cols, *g_bias, *g_t, *g_time_map;
+  void *g_gamma, *g_beta, *g_alpha, *g_rows, *g_cols, *g_along, *g_bias, *g_t, *g_time_map;
 };
 
 // y = act(norm(x)) of every image, and its vector-Jacobian product.

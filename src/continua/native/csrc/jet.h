@@ -6,6 +6,7 @@
 #pragma once
 #include "gemm.h"
 #include <algorithm>
+#include <type_traits>
 
 namespace CONTINUA_ISA {
 
@@ -114,38 +115,83 @@ template <class T, int D> static void filter_columns(const Jet &jet, const T *F,
     }
 }
 
-// Y[q][x] = sum_j sum_k cols_j[k] M[q][x + k][j], a few columns at a time: what is left after the channels of F were mixed (stride 1).
-template <class T, int D, int B>
-static inline void sum_columns_block(const T *M, int x, int low, int high, int op, const T *wide_taps, int size, int count, T *Y) {
+// Y[q][x] = sum_j sum_k cols_j[k] M[q][x + k][j], a few columns at a time: what is left after the channels of F were mixed (stride 1). With two sets of
+// taps, two such sums of the same M.
+template <class T, int D, int B, int SETS>
+static inline void sum_columns_block(const T *M, int x, int low, int high, int op, const T *const *wide_taps, int size, int count, T *const *Y) {
   const int W = Simd<T>::width;
-  Vec<T> a[AT_ONCE][B];
-  for (int r = 0; r < AT_ONCE; r++)
-    for (int b = 0; b < B; b++) a[r][b] = Vec<T>{};
+  Vec<T> a[SETS][AT_ONCE][B];
+  for (int s = 0; s < SETS; s++)
+    for (int r = 0; r < AT_ONCE; r++)
+      for (int b = 0; b < B; b++) a[s][r][b] = Vec<T>{};
   for (int from = low; from <= high; from++)
     for (int j = 0; j < D; j++) {
       Vec<T> f[B];
       for (int b = 0; b < B; b++) f[b] = load(M + ((size_t)from * D + j) * op + W * b);
-      const T *d = wide_taps + j * size + from - x; // falls by one for the next column
-      for (int r = 0; r < AT_ONCE; r++)
-        for (int b = 0; b < B; b++) a[r][b] += d[-r] * f[b];
+      for (int s = 0; s < SETS; s++) {
+        const T *d = wide_taps[s] + j * size + from - x; // falls by one for the next column
+        for (int r = 0; r < AT_ONCE; r++)
+          for (int b = 0; b < B; b++) a[s][r][b] += d[-r] * f[b];
+      }
     }
-  for (int r = 0; r < count; r++)
-    for (int b = 0; b < B; b++) store(Y + (size_t)(x + r) * op + W * b, a[r][b]);
+  for (int s = 0; s < SETS; s++)
+    for (int r = 0; r < count; r++)
+      for (int b = 0; b < B; b++) store(Y[s] + (size_t)(x + r) * op + W * b, a[s][r][b]);
 }
 
-// wide_taps: (derivatives, 2 reach + 1) with AT_ONCE - 1 zeros on each side.
-template <class T, int D> static void sum_columns(const Jet &jet, const T *M, const T *wide_taps, int rows, T *Y) {
+// wide_taps: (derivatives, 2 reach + 1) with AT_ONCE - 1 zeros on each side; one for each map Y.
+template <class T, int D, int SETS> static void sum_columns(const Jet &jet, const T *M, const T *const *wide_taps, int rows, T *const *Y) {
   const int W = Simd<T>::width, op = jet.out, reach = jet.reach_x, size = 2 * reach + 2 * AT_ONCE - 1;
-  const T *centre = wide_taps + reach + AT_ONCE - 1;
+  constexpr int B = CONTINUA_VECTOR_BYTES == 64 || SETS == 1 ? 2 : 1;
+  const T *centres[SETS];
+  for (int s = 0; s < SETS; s++) centres[s] = wide_taps[s] + reach + AT_ONCE - 1;
   for (int q = 0; q < rows; q++)
     for (int x = 0; x < jet.width; x += AT_ONCE) {
       const int low = std::max(0, x - reach), high = std::min(jet.width - 1, x + AT_ONCE - 1 + reach);
       const int count = std::min(AT_ONCE, jet.width - x);
       const T *from = M + (size_t)q * jet.width * D * op;
-      T *to = Y + (size_t)q * jet.width * op;
+      auto block = [&](auto wide, int v) {
+        T *to[SETS];
+        for (int s = 0; s < SETS; s++) to[s] = Y[s] + (size_t)q * jet.width * op + v;
+        sum_columns_block<T, D, decltype(wide)::value, SETS>(from + v, x, low, high, op, centres, size, count, to);
+      };
       int v = 0;
-      for (; v + 2 * W <= op; v += 2 * W) sum_columns_block<T, D, 2>(from + v, x, low, high, op, centre, size, count, to + v);
-      if (v < op) sum_columns_block<T, D, 1>(from + v, x, low, high, op, centre, size, count, to + v);
+      for (; v + B * W <= op; v += B * W) block(std::integral_constant<int, B>{}, v);
+      for (; v < op; v += W) block(std::integral_constant<int, 1>{}, v);
+    }
+}
+
+// gM[q][x][j] = sum_k cols_j[k] G[q][x - k]: the transpose of sum_columns.
+template <class T, int D, int B>
+static inline void turn_columns_block(const T *G, int op, const T *taps, int reach, int low, int high, T *gM) {
+  const int W = Simd<T>::width, size = 2 * reach + 1;
+  Vec<T> a[D][B];
+  for (int j = 0; j < D; j++)
+    for (int b = 0; b < B; b++) a[j][b] = Vec<T>{};
+  for (int k = low; k <= high; k++) {
+    Vec<T> g[B];
+    for (int b = 0; b < B; b++) g[b] = load(G - (ptrdiff_t)k * op + W * b);
+    for (int j = 0; j < D; j++) {
+      const T d = taps[j * size + reach + k];
+      for (int b = 0; b < B; b++) a[j][b] += d * g[b];
+    }
+  }
+  for (int j = 0; j < D; j++)
+    for (int b = 0; b < B; b++) store(gM + (size_t)j * op + W * b, a[j][b]);
+}
+
+template <class T, int D> static void turn_columns(const Jet &jet, const T *G, const T *taps, int rows, T *gM) {
+  const int W = Simd<T>::width, op = jet.out;
+  constexpr int B = CONTINUA_VECTOR_BYTES == 64 ? (D <= 3 ? 4 : 2) : 2;
+  for (int q = 0; q < rows; q++)
+    for (int x = 0; x < jet.width; x++) {
+      const int low = std::max(-jet.reach_x, x - jet.width + 1), high = std::min(jet.reach_x, x);
+      const T *from = G + ((size_t)q * jet.width + x) * op;
+      T *to = gM + ((size_t)q * jet.width + x) * D * op;
+      int v = 0;
+      for (; v + B * W <= op; v += B * W) turn_columns_block<T, D, B>(from + v, op, taps, jet.reach_x, low, high, to + v);
+      for (; v + 2 * W <= op; v += 2 * W) turn_columns_block<T, D, 2>(from + v, op, taps, jet.reach_x, low, high, to + v);
+      for (; v < op; v += W) turn_columns_block<T, D, 1>(from + v, op, taps, jet.reach_x, low, high, to + v);
     }
 }
 

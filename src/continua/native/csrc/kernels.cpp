@@ -50,6 +50,7 @@ template <class T> struct Convolution {
   }
   const T *rows(int n) const { return (const T *)op.rows + n * op.rows_sample; }
   const T *cols(int n) const { return (const T *)op.cols + n * op.cols_sample; }
+  const T *along(int n) const { return (const T *)op.along + n * op.cols_sample; }
   const T *alpha(int n) const { return (const T *)op.alpha + n * op.alpha_sample; }
   T time(int n) const { return ((const T *)op.t)[op.times == 1 ? 0 : n]; }
 
@@ -65,21 +66,23 @@ template <class T> struct Convolution {
           std::memcpy(to + ((size_t)(by_column ? jet.row_of(j) + i : jet.row_of(i) + j) * cp + c) * op_,
                       alpha + ((size_t)given_place(i, j) * op.in + c) * op.out, sizeof(T) * op.out);
   }
-  void unstack(const T *from, T *alpha) const {
+  void unstack(const T *from, T *alpha, bool by_column) const {
     for (int i = 0; i <= op.order; i++)
       for (int j = 0; i + j <= op.order; j++)
         for (int c = 0; c < op.in; c++)
-          std::memcpy(alpha + ((size_t)given_place(i, j) * op.in + c) * op.out, from + ((size_t)(jet.row_of(i) + j) * cp + c) * op_,
-                      sizeof(T) * op.out);
+          std::memcpy(alpha + ((size_t)given_place(i, j) * op.in + c) * op.out,
+                      from + ((size_t)(by_column ? jet.row_of(j) + i : jet.row_of(i) + j) * cp + c) * op_, sizeof(T) * op.out);
   }
-  void transpose(const T *B, T *to) const {
-    for (int k = 0; k < K; k++)
-      for (int o = 0; o < op_; o++) to[(size_t)o * K + k] = B[(size_t)k * op_ + o];
+  static void transpose(const T *B, int rows, int cols, T *to, int ld) {
+    for (int k = 0; k < rows; k++)
+      for (int o = 0; o < cols; o++) to[(size_t)o * ld + k] = B[(size_t)k * cols + o];
   }
 
-  // Forwards, with stride 1, the channels are mixed between rows and columns: M_j = sum_i (L_i X) A_ij, then Y = sum_j M_j R_j^T. That filters three maps
-  // along the columns instead of six; with a larger stride it would mix pixels that are left out.
+  // With stride 1 the channels are mixed between rows and columns: M_j = sum_i (L_i X) A_ij, then Y = sum_j M_j R_j^T. That filters three maps
+  // along the columns instead of six; with a larger stride it would mix pixels that are left out. Backwards likewise, unless the gradient of
+  // every single tap of the columns is asked for, which needs the six responses, or M.
   bool mixes_first() const { return op.stride == 1; }
+  bool mixes_first_back() const { return op.stride == 1 && !op.g_cols; }
   size_t start_of(int j) const { return (size_t)jet.row_of(j) * cp * op_; } // of A_0j, A_1j, ... among coefficients stacked by column
 
   // The coefficients as the forward pass multiplies by them: one packed matrix, or one for each j.
@@ -89,10 +92,25 @@ template <class T> struct Convolution {
     for (int j = 0; j <= op.order; j++) pack_panels((op.order + 1 - j) * cp, op_, stacked + start_of(j), op_, panels + start_of(j));
   }
 
+  // Likewise of the backward pass: the transpose of all of them, or for each i those of A_i0, A_i1, ... one below the other.
+  void pack_back(const T *alpha, T *stacked, T *turned) const {
+    stack(alpha, stacked);
+    if (!mixes_first_back()) {
+      transpose(stacked, K, op_, turned, K);
+      return pack_panels(op_, K, turned, K, stacked);
+    }
+    for (int i = 0; i <= op.order; i++)
+      for (int j = 0; i + j <= op.order; j++) {
+        const size_t from = (size_t)(jet.row_of(i) + j) * cp * op_;
+        transpose(stacked + from, cp, op_, turned + from, cp);
+      }
+    for (int i = 0; i <= op.order; i++) pack_panels((op.order + 1 - i) * op_, cp, turned + start_of(i), cp, stacked + start_of(i));
+  }
+
   size_t forward_bytes() const {
     const size_t band = jet.band<T>();
     size_t n = 2 * (size_t)pixels * cp + 4 * cp;
-    n += band * jet.width * jet.derivatives() * cp + (size_t)out_pixels * op_ + wide_taps_size(jet.derivatives(), op.reach_x);
+    n += band * jet.width * jet.derivatives() * cp + 2 * ((size_t)out_pixels * op_ + wide_taps_size(jet.derivatives(), op.reach_x));
     n += mixes_first() ? band * jet.width * jet.derivatives() * op_ : band * jet.out_width() * K;
     n += op.alpha_sample ? 2 * packed : 0;
     return n * sizeof(T) + 64 * 16;
@@ -117,8 +135,9 @@ template <class T> struct Convolution {
     const Moments<T> m{room.take<T>(cp), room.take<T>(cp), room.take<T>(cp), room.take<T>(cp)};
     const int band = jet.band<T>(), wide = jet.out_width();
     T *F = room.take<T>((size_t)band * jet.width * D * cp), *Y = room.take<T>((size_t)out_pixels * op_);
+    T *Z = op.along ? room.take<T>((size_t)out_pixels * op_) : nullptr; // the derivative of Y along a direction of the taps
     T *E = room.take<T>(mixes_first() ? (size_t)band * jet.width * D * op_ : (size_t)band * wide * K);
-    T *wide_taps = room.take<T>(wide_taps_size(D, op.reach_x));
+    T *wide_taps[2] = {room.take<T>(wide_taps_size(D, op.reach_x)), room.take<T>(wide_taps_size(D, op.reach_x))};
     const T *B = shared;
     if (op.alpha_sample) {
       T *stacked = room.take<T>(packed), *panels = room.take<T>(packed);
@@ -132,21 +151,26 @@ template <class T> struct Convolution {
       normalised(X, m, S);
     T *y = (T *)op.y + n * op.y_strides.sample;
     const bool direct = in_place<T>(op.y_strides, op.out, wide);
-    if (direct) Y = y;
-    widen_taps(cols(n), D, op.reach_x, wide_taps);
+    T *z = op.along ? (T *)op.y_along + n * op.y_strides.sample : nullptr;
+    if (direct) Y = y, Z = z;
+    widen_taps(cols(n), D, op.reach_x, wide_taps[0]);
+    if (op.along) widen_taps(along(n), D, op.reach_x, wide_taps[1]);
     for (int first = 0; first < jet.out_height(); first += band) {
       const int count = std::min(band, jet.out_height() - first);
       filter_rows<T, D>(jet, S, rows(n), first, count, F);
       if (mixes_first()) {
         for (int j = 0; j < D; j++) multiply(count * wide, op_, (D - j) * cp, F, D * cp, B + start_of(j), E + j * op_, D * op_);
-        sum_columns<T, D>(jet, E, wide_taps, count, Y + (size_t)first * wide * op_);
+        T *to[2] = {Y + (size_t)first * wide * op_, Z ? Z + (size_t)first * wide * op_ : nullptr};
+        op.along ? sum_columns<T, D, 2>(jet, E, wide_taps, count, to) : sum_columns<T, D, 1>(jet, E, wide_taps, count, to);
       } else {
         filter_columns<T, D>(jet, F, cols(n), count, E);
         multiply(count * wide, op_, K, E, K, B, Y + (size_t)first * wide * op_, op_);
       }
     }
     finish(n, Y);
-    if (!direct) scatter(Y, op.out, jet.out_height(), wide, y, op.y_strides);
+    if (direct) return;
+    scatter(Y, op.out, jet.out_height(), wide, y, op.y_strides);
+    if (op.along) scatter(Z, op.out, jet.out_height(), wide, z, op.y_strides);
   }
 
   // Bias and t m. The map of m is given channels first, as PyTorch holds it.
@@ -186,8 +210,9 @@ template <class T> struct Convolution {
 
   size_t backward_bytes() const {
     const size_t band = jet.band<T>(), D = jet.derivatives();
-    size_t n = 3 * (size_t)pixels * cp + 10 * cp + (size_t)out_pixels * op_;
-    n += (band + jet.out_height()) * jet.width * D * cp + 2 * band * jet.out_width() * K + wide_taps_size(D, op.reach_y);
+    size_t n = 3 * (size_t)pixels * cp + 10 * cp + 2 * (size_t)out_pixels * op_;
+    n += (band + jet.out_height()) * jet.width * D * cp + wide_taps_size(D, op.reach_y);
+    n += mixes_first_back() ? band * jet.width * D * op_ : 2 * band * jet.out_width() * K;
     n += op.alpha_sample ? 2 * packed : 0;
     return n * sizeof(T) + 64 * 24;
   }
@@ -196,16 +221,16 @@ template <class T> struct Convolution {
     room.reserve(backward_bytes());
     T *own = room.take<T>((size_t)pixels * cp), *S = room.take<T>((size_t)pixels * cp), *gS = room.take<T>((size_t)pixels * cp);
     const Moments<T> m{room.take<T>(cp), room.take<T>(cp), room.take<T>(cp), room.take<T>(cp)};
-    T *sum_g = room.take<T>(cp), *sum_gx = room.take<T>(cp), *means = room.take<T>(2 * cp), *G = room.take<T>((size_t)out_pixels * op_);
+    T *sum_g = room.take<T>(cp), *sum_gx = room.take<T>(cp), *means = room.take<T>(2 * cp), *G = room.take<T>((size_t)out_pixels * op_), *Z = room.take<T>(op.g_along ? (size_t)out_pixels * op_ : 0);
     const int band = jet.band<T>(), wide = jet.out_width();
     T *F = room.take<T>((size_t)band * jet.width * D * cp), *Q = room.take<T>((size_t)jet.out_height() * jet.width * D * cp);
-    T *wide_taps = room.take<T>(wide_taps_size(D, op.reach_y)), *E = room.take<T>((size_t)band * wide * K), *gE = room.take<T>((size_t)band * wide * K);
+    T *wide_taps = room.take<T>(wide_taps_size(D, op.reach_y));
+    T *E = room.take<T>(mixes_first_back() ? 0 : (size_t)band * wide * K); // responses of all basis functions
+    T *gE = room.take<T>((size_t)band * wide * (mixes_first_back() ? D * op_ : K)); // their gradient, or that of M
     const T *BT = shared;
     if (op.alpha_sample) {
       T *stacked = room.take<T>(packed), *turned = room.take<T>(packed);
-      stack(alpha(n), stacked);
-      transpose(stacked, turned);
-      pack_panels(op_, K, turned, K, stacked);
+      pack_back(alpha(n), stacked, turned);
       BT = stacked;
     }
     const T *X = input(n, own), *gy = (const T *)op.gy + n * op.gy_strides.sample;
@@ -219,24 +244,36 @@ template <class T> struct Convolution {
     else
       gather(gy, op.gy_strides, op.out, jet.out_height(), wide, G);
     last_terms_backward(n, G, s);
-    const bool taps = op.g_rows || op.g_cols, inward = op.gx || op.g_gamma || op.g_beta;
+    if (op.g_along) {
+      const T *z = (const T *)op.y_along + n * op.y_strides.sample;
+      if (!in_place<T>(op.y_strides, op.out, wide)) gather(z, op.y_strides, op.out, jet.out_height(), wide, Z), z = Z;
+      ((T *)op.g_along)[n] = (T)dot(G, z, (size_t)out_pixels * op_);
+    }
+    const bool inward = op.gx || op.g_gamma || op.g_beta;
     T *gx = op.gx ? (T *)op.gx + n * op.gx_strides.sample : nullptr;
     const bool direct = gx && in_place<T>(op.gx_strides, op.in, op.width);
     if (direct) gS = gx;
     for (int first = 0; first < jet.out_height(); first += band) {
       const int count = std::min(band, jet.out_height() - first), M = count * wide;
       const T *g = G + (size_t)first * wide * op_;
-      if (op.g_alpha || taps) filter_rows<T, D>(jet, S, rows(n), first, count, F);
-      if (op.g_alpha) {
-        filter_columns<T, D>(jet, F, cols(n), count, E);
-        add_transposed(M, op_, K, E, K, g, op_, s.alpha, op_);
-      }
-      if (!inward && !taps) continue;
-      multiply(M, K, op_, g, op_, BT, gE, K);
-      if (taps) column_taps<T, D>(jet, gE, F, count, s.cols);
       T *q = Q + (size_t)first * jet.width * D * cp;
-      spread_columns<T, D>(jet, gE, cols(n), count, q);
-      if (taps) row_taps<T, D>(jet, q, S, first, count, s.rows);
+      if (op.g_alpha || op.g_cols) filter_rows<T, D>(jet, S, rows(n), first, count, F);
+      if (mixes_first_back()) {
+        turn_columns<T, D>(jet, g, cols(n), count, gE);
+        if (op.g_alpha)
+          for (int j = 0; j < D; j++) add_transposed(M, op_, (D - j) * cp, F, D * cp, gE + j * op_, D * op_, s.alpha + start_of(j), op_);
+        if (inward || op.g_rows)
+          for (int i = 0; i < D; i++) multiply(M, cp, (D - i) * op_, gE, D * op_, BT + start_of(i), q + i * cp, D * cp);
+      } else {
+        if (op.g_alpha) {
+          filter_columns<T, D>(jet, F, cols(n), count, E);
+          add_transposed(M, op_, K, E, K, g, op_, s.alpha, op_);
+        }
+        if (inward || op.g_rows || op.g_cols) multiply(M, K, op_, g, op_, BT, gE, K);
+        if (op.g_cols) column_taps<T, D>(jet, gE, F, count, s.cols);
+        if (inward || op.g_rows) spread_columns<T, D>(jet, gE, cols(n), count, q);
+      }
+      if (op.g_rows) row_taps<T, D>(jet, q, S, first, count, s.rows);
     }
     if (!inward) return;
     widen_taps(rows(n), D, op.reach_y, wide_taps);
@@ -247,6 +284,18 @@ template <class T> struct Convolution {
       norm_backward(X, gS, pixels, op.in, op.groups, (const T *)op.gamma, m, sum_g, sum_gx, means);
     }
     if (gx && !direct) scatter(gS, op.in, op.height, op.width, gx, op.gx_strides);
+  }
+
+  // Short sums in T, long ones in double.
+  static double dot(const T *a, const T *b, size_t count) {
+    const int W = Simd<T>::width;
+    double total = 0;
+    for (size_t i = 0; i < count;) {
+      Vec<T> s{};
+      for (const size_t stop = std::min(count, i + (size_t)64 * W); i < stop; i += W) s += load(a + i) * load(b + i);
+      for (int w = 0; w < W; w++) total += (double)s[w];
+    }
+    return total;
   }
 
   void last_terms_backward(int n, const T *G, const Sums &s) const {
@@ -308,7 +357,7 @@ template <class T> static void collect(const Convolution<T> &conv, T *all, size_
     const typename Convolution<T>::Sums s = conv.sums(all + size * part);
     if (op.g_rows) taps(s.rows, conv.taps_y, (T *)op.g_rows + part * op.rows_sample, part == 0 || op.rows_sample);
     if (op.g_cols) taps(s.cols, conv.taps_x, (T *)op.g_cols + part * op.cols_sample, part == 0 || op.cols_sample);
-    if (op.g_alpha && op.alpha_sample) conv.unstack(s.alpha, (T *)op.g_alpha + part * op.alpha_sample);
+    if (op.g_alpha && op.alpha_sample) conv.unstack(s.alpha, (T *)op.g_alpha + part * op.alpha_sample, conv.mixes_first_back());
     if (part == 0) continue;
     add(first.gamma, s.gamma, conv.cp), add(first.beta, s.beta, conv.cp), add(first.bias, s.bias, conv.op_);
     if (op.g_time_map) add(first.time_map, s.time_map, (size_t)conv.out_pixels * conv.op_);
@@ -318,7 +367,7 @@ template <class T> static void collect(const Convolution<T> &conv, T *all, size_
       const size_t from = (size_t)slice * W * conv.op_;
       for (int part = 1; part < parts; part++) add(first.alpha + from, conv.sums(all + size * part).alpha + from, (size_t)W * conv.op_);
     });
-    conv.unstack(first.alpha, (T *)op.g_alpha);
+    conv.unstack(first.alpha, (T *)op.g_alpha, conv.mixes_first_back());
   }
   if (op.g_gamma) std::memcpy(op.g_gamma, first.gamma, sizeof(T) * op.in);
   if (op.g_beta) std::memcpy(op.g_beta, first.beta, sizeof(T) * op.in);
@@ -338,11 +387,7 @@ template <class T> static void backward(const NormActConv &op, Parallel parallel
   const size_t size = (conv.sums_size() + 15) / 16 * 16;
   hall.reserve(2 * (conv.packed * sizeof(T) + 64) + size * parts * sizeof(T));
   T *stacked = hall.take<T>(conv.packed), *turned = hall.take<T>(conv.packed), *all = hall.take<T>(size * parts);
-  if (!op.alpha_sample) {
-    conv.stack((const T *)op.alpha, stacked);
-    conv.transpose(stacked, turned);
-    pack_panels(conv.op_, conv.K, turned, conv.K, stacked);
-  }
+  if (!op.alpha_sample) conv.pack_back((const T *)op.alpha, stacked, turned);
   each(parts, op.threads, parallel, [&](int part) {
     T *at = all + size * part;
     std::memset(at, 0, sizeof(T) * size);
