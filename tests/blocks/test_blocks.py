@@ -246,3 +246,8 @@ def test_a_block_says_what_it_is():
     text = repr(ODEBlock(field("njet"), 2.0, solver=dict(method="rk4", steps=3)))
     assert "t in [0, 2], rk4, 3 steps, gradient=checkpoint" in text
     assert "rtol=0.001" in repr(ODEBlock(field("pixel")))
+
+
+def test_a_field_takes_what_makes_filters_not_a_filter():
+    with pytest.raises(ConfigError, match="takes what makes them"):
+        ConvField(4, NJet(4, 4))

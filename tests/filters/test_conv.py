@@ -250,3 +250,11 @@ def test_what_cannot_work_is_refused_when_it_is_built():
         FilterConv2d(NJet(3, 2), time_channel=True)(torch.randn(1, 2, 8, 8))
     with pytest.raises(ConfigError, match="radius"):
         FilterConv2d(ScheduledNJet(2, 2)).freeze()
+
+
+@pytest.mark.parametrize("options", ROUTES)
+def test_a_map_without_a_batch_is_taken_as_conv2d_takes_it(options):
+    made, x = FilterConv2d(NJet(8, 6), **options), torch.randn(8, 9, 11)
+    torch.testing.assert_close(made(x), made(x[None])[0])
+    with pytest.raises(ConfigError, match="without the batch"):
+        made(x[0])

@@ -139,7 +139,7 @@ def test_a_model_of_ones_own_is_a_dataclass_and_a_function(tmp_path: Path) -> No
         assert net.config["options"] == {"num_classes": 3, "in_channels": 3, "width": 6}
         assert net(torch.rand(2, 3, 8, 8)).shape == (2, 3)
         net.save_pretrained(tmp_path)
-        with pytest.raises(ConfigError, match=r"unknown option of \w+ 'widht'; did you mean width"):
+        with pytest.raises(ConfigError, match=r"unknown option 'widht'; did you mean width\? own_model_of_a_test has: "):
             create_model("own_model_of_a_test", widht=3)
     finally:
         del _ENTRIES["own_model_of_a_test"]
@@ -195,6 +195,22 @@ def test_what_was_given_and_what_is_expected_are_said(model: str, option: str, v
 def test_an_option_that_no_filter_has_is_refused(inside: str) -> None:
     with pytest.raises(ConfigError, match="'colour'"):
         create_model("dcn_ode", **{inside: {"colour": 1}})
+
+
+def test_an_option_that_the_network_sets_itself_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match="filter_options sets 'in_channels', which the network sets itself"):
+        create_model("dcn_ode", filter_options={"in_channels": 3})
+    with pytest.raises(ConfigError, match="stride 1; got 2"):
+        create_model("dcn_ode", conv_options={"stride": 2})
+
+
+def test_images_of_another_dtype_and_batches_of_none_are_refused_by_name() -> None:
+    net = create_model("dcn_ode", channels=(4, 4, 4), norm_groups=2)
+    with pytest.raises(ConfigError, match=r"images are torch.float64 and the network is torch.float32: images.to\(torch.float32\)"):
+        net(torch.zeros(1, 3, 32, 32, dtype=torch.float64))
+    with pytest.raises(ConfigError, match="at least one image"):
+        net(torch.zeros(0, 3, 32, 32))
+    assert create_model("resnet_blocks", channels=(4, 4, 4), norm_groups=2)(torch.zeros(0, 3, 32, 32)).shape == (0, 10)
 
 
 def test_numbers_of_numpy_and_numbers_without_a_point_are_numbers() -> None:

@@ -79,7 +79,7 @@ def test_solver_options_of_version_0_1_are_understood(saved):
         ("{}", "not a model configuration"),
         ('{"model": "dcn_ode", "options": 3}', "not a model configuration"),
         ('{"model": "dcn_odd", "options": {}}', "unknown model 'dcn_odd'; did you mean dcn_ode"),
-        ('{"model": "dcn_ode", "options": {"class_path": "os.system"}}', "unknown option of dcn_ode 'class_path'"),
+        ('{"model": "dcn_ode", "options": {"class_path": "os.system"}}', "unknown option 'class_path'; dcn_ode has"),
         ('{"model": "dcn_ode", "options": {"channels": "wide"}}', "channels is 'wide'; expected a list"),
         ('{"model": "dcn_ode", "options": {"channels": [1e9]}}', "of a whole number each"),
         ('{"model": "dcn_ode", "options": {"channels": [4000000000]}}', "cannot be built"),

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from continua.blocks.norm import Activation, can_fuse, group_norm, norm_then_act
+from continua.errors import ConfigError
 from continua.filters import Filter, FilterConv2d, Preceding, RealisedConv
 from continua.ode import SolverConfig
 
@@ -80,7 +81,14 @@ class ConvField(Field):
         conv_options: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
+        if isinstance(make_filter, Filter):
+            raise ConfigError(
+                "ConvField makes two filters and takes what makes them, such as NJet or lambda i, o: NJet(i, o, order=3); "
+                f"got a filter, {make_filter}."
+            )
         options: dict[str, Any] = dict(bias=bias, time_channel=time, **(conv_options or {}))
+        if options.get("stride", 1) != 1:
+            raise ConfigError(f"the rate of a state has its shape: a field's convolutions have stride 1; got {options['stride']!r}.")
         self.norm1 = group_norm(channels, norm_groups)
         self.conv1 = FilterConv2d(make_filter(channels + time, channels), **options)
         self.norm2 = group_norm(channels, norm_groups)

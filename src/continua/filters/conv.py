@@ -146,6 +146,10 @@ class FilterConv2d(nn.Module):
         self.bias = nn.Parameter(torch.empty(filter.out_channels).uniform_(-bound, bound)) if bias else None
 
     def forward(self, x: Tensor, t: Tensor | float | None = None) -> Tensor:
+        if x.ndim == 3:  # one map without a batch, as `conv2d` takes it
+            return self.forward(x[None], t)[0]
+        if x.ndim != 4:
+            raise ConfigError(f"a convolution reads maps (batch, channels, height, width), or one without the batch; got {tuple(x.shape)}.")
         return self.realise(x.shape, x.dtype, x.device)(x, t)
 
     def realise(self, shape: Sequence[Any], dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> RealisedConv:

@@ -179,6 +179,11 @@ class Network(nn.Module):
             raise ConfigError(
                 f"images are {images.dtype}, and a network reads floats: images.float() / 255, or a Loader with an Augmentation"
             )
+        if not images.shape[0] and any(isinstance(block, ODEBlock) for block in self.blocks):
+            raise ConfigError(f"{self.title} reads at least one image; got a batch of none, {tuple(images.shape)}")
+        own = next((value.dtype for value in self.parameters() if value.is_floating_point()), images.dtype)
+        if images.dtype != own and torch.float64 in (images.dtype, own):
+            raise ConfigError(f"images are {images.dtype} and the network is {own}: images.to({own}), or net.to({images.dtype})")
         return images
 
     def _enter(self, h: Tensor, index: int, input_scale: "float | Tensor | None") -> Tensor:

@@ -1,6 +1,7 @@
 """Models by name: register, create, list; and their options as typed configurations and as plain data."""
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from typing import Literal, TypeVar
@@ -111,9 +112,9 @@ def create_model(name: str, **options: object) -> Network:
     try:
         net = entry.build(config)
     except TypeError as error:
-        if "unexpected keyword argument" not in str(error):
+        if "unexpected keyword argument" not in str(error) and "multiple values for" not in str(error):
             raise
-        raise ConfigError(f"{entry.name}: {error}; it is in one of the options that hold options, such as filter_options") from error
+        raise ConfigError(_wrong_inner_option(entry, options, str(error))) from error
     net.name, net.options = entry.name, config
     return net
 
@@ -172,7 +173,19 @@ def _no_option(entry: ModelEntry, option: str) -> ContinuaError:
             f"{entry.name} has no option {option!r}; the nearest model that has it is {other.name}. "
             f"{entry.name} has: {', '.join(entry.options)}"
         )
-    return unknown_name(f"option of {entry.name}", option, entry.options)
+    return unknown_name("option", option, entry.options, see=f"{entry.name} has: {', '.join(entry.options)}")
+
+
+def _wrong_inner_option(entry: ModelEntry, options: Options, message: str) -> str:
+    """What Python said of a keyword, in words of the option that held it."""
+    maker, name = re.search(r"(\w+)(?:\.__init__)?\(\)", message), message.rpartition(" ")[2].strip("'")
+    holder = next(
+        (option for option, value in options.items() if isinstance(value, Mapping) and name in value),
+        "one of the options that hold options",
+    )
+    if "multiple values for" in message:
+        return f"{entry.name}: {holder} sets {name!r}, which the network sets itself; leave it out"
+    return f"{entry.name}: {holder} sets {name!r}, an option that {maker[1] if maker else 'what it is for'} does not have"
 
 
 def _nearest_with(option: str, entry: ModelEntry, entries: Iterable[ModelEntry]) -> ModelEntry | None:
