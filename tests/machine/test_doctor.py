@@ -115,3 +115,10 @@ def test_a_machine_with_gpus_computes_there(capsys: pytest.CaptureFixture[str], 
     assert found["will"]["device auto"] == "cuda, 2 GPUs"
     assert facts.consequences(found)["precision auto"] == "float32"
     assert "Card (8.6 GB), Card (8.6 GB)" in one_screen(found)
+
+
+def test_kernels_that_do_not_run_are_a_remark(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("continua.native.kernels_text", lambda: "none: CONTINUA_NATIVE=quantum, which is none of these")
+    _, found = examined(capsys, "--quick")
+    assert any("quantum" in remark and "slower" in remark for remark in found["remarks"])
+    assert "N-jets" not in found["will"]["filters in bfloat16"]

@@ -235,8 +235,14 @@ def remarks(facts: Json) -> list[str]:
         sentences.append(f"torch.compile does not work with inductor: {facts['inductor']['reason']}")
     if not facts["folders"]["data"]["writable"]:
         sentences.append(f"the data folder {facts['folders']['data']['path']} is read only: nothing can be fetched into it")
+    if not _has_kernels(facts):
+        sentences.append(f"N-jets take PyTorch's operations, several times slower than the native kernels ({facts['native_kernels']})")
     missing = {name: package["for"] for name, package in facts["packages"].items() if package["version"] is None}
     return sentences + [f"{name} is not installed: no {purpose}" for name, purpose in missing.items()]
+
+
+def _has_kernels(facts: Json) -> bool:
+    return not facts["native_kernels"].startswith("none")
 
 
 def consequences(facts: Json) -> dict[str, str]:
@@ -252,12 +258,14 @@ def consequences(facts: Json) -> dict[str, str]:
     automatic = {"works": "bfloat16", "unknown": asked}.get(state["state"], "float32")
     if gpus:
         automatic = "bfloat16" if gpus[0]["bfloat16"] else "float32"
-    inductor = facts["inductor"]
+    inductor, filters = facts["inductor"], "compute in bfloat16" if state["state"] == "works" else "compute in float32 and round"
+    if _has_kernels(facts):
+        filters += "; N-jets in float32 always, by the native kernels"
     return {
         "device auto": f"cuda, {len(gpus)} GPU{'s' if len(gpus) > 1 else ''}" if gpus else "cpu",
         "precision auto": automatic,
         "precision bfloat16": asked + (" (on the CPU)" if gpus else ""),
-        "filters in bfloat16": "choose routes for matrix units" if state["state"] == "works" else "compute in float32 and round",
+        "filters in bfloat16": filters,
         "threads": f"{facts['threads']['torch']}, unless --threads says otherwise",
         "torch.compile": "as you ask" if inductor is None or inductor["works"] else 'not with inductor; backend="aot_eager" works',
     }

@@ -1,10 +1,12 @@
 """`train` and `resume`: from a recipe, or from an interrupted run, to its parts on their devices, to a finished run directory."""
 
+import atexit
 import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -62,6 +64,7 @@ def _carry_out(run: Run, recipe: Recipe, options: RunOptions, stop: StopSignal |
         fabric = launch_fabric(chosen_device(options.device), recipe.precision, options.rank_timeout)
         if not fabric.is_global_zero:
             _follow(run, recipe, options, stop, fabric)
+            _leave_in_order()
             return run
         with run.locked():
             if new:
@@ -69,6 +72,7 @@ def _carry_out(run: Run, recipe: Recipe, options: RunOptions, stop: StopSignal |
             elif run.result is not None:
                 raise ConfigError(f"{run.folder} is finished; `continua evaluate {run.folder}` looks at it")
             _lead(run, recipe, options, stop, fabric, new)
+    _leave_in_order()
     return run
 
 
@@ -197,6 +201,17 @@ def launch_fabric(device: str, precision: str, timeout: float) -> "Fabric":
         fabric = Fabric(devices=here, num_nodes=ranks // here, strategy=strategy, plugins=TorchElasticEnvironment(), **options)
     fabric.launch()
     return fabric
+
+
+@cache
+def _leave_in_order() -> None:
+    """After a training that ended well, close the ranks' connection when the program ends.
+
+    Left to itself, gloo's threads may outlive what they work on, and the process aborts after all its work is done. Where a rank was lost
+    nothing is closed, as that would wait for it.
+    """
+    if world_size() > 1:
+        atexit.register(lambda: torch.distributed.is_initialized() and torch.distributed.destroy_process_group())
 
 
 def made_parallel(net: N) -> N:
