@@ -1,6 +1,9 @@
 """The command line: what it prints, what it makes, and one line with exit code 2 when something is wrong."""
 
 import hashlib
+import json
+import subprocess
+import sys
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -161,3 +164,40 @@ def test_debug_shows_the_traceback(words: list[str]) -> None:
 def test_fetching_what_is_embedded_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "fetch", "digits"]) == 0
     assert "digits is here already" in capsys.readouterr().out
+
+
+def options_of_all() -> dict[str, dict[str, bool]]:
+    """Of every command whose options do not depend on the words that follow it."""
+    known = {}
+    for name in commands.COMMANDS:
+        command = import_module(f"continua.cli.{name}").COMMAND
+        if not command.subcommands and name != "analyse":
+            parser = commands.Parser("")
+            command.add_arguments(parser, [])
+            known[name] = dict(sorted(parser.takes_value.items()))
+    return known
+
+
+def test_kept_options_are_those_of_the_commands() -> None:
+    assert json.loads(commands.OPTIONS_FILE.read_text("utf-8")) == options_of_all(), "write them anew: python tests/test_cli.py"
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["trian"], ["--halp"], ["train", "--frobnicate"], ["reproduce", "--liszt"]])
+def test_help_and_wrong_words_are_answered_without_pytorch(words: list[str]) -> None:
+    program = f"import sys\nfrom continua.cli import main\ntry:\n    main({words!r})\nfinally:\n    "
+    program += "print('torch' in sys.modules, 'numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1] == "False False", done.stderr
+
+
+@pytest.mark.parametrize(
+    "options", [["--model-options.channels", "[8, 16]"], ["--model_options.solver.steps=2"], ["--optimiser.lr", "0.1"]]
+)
+def test_options_of_options_pass_the_quick_check(options: list[str]) -> None:
+    commands.check_options("train", ["--recipe", "demo", *options, "--print-config"])
+    with pytest.raises(ContinuaError, match=r"unknown option '--optimiser\.lrr'; did you mean --optimiser\.lr"):
+        commands.check_options("train", [*options, "--optimiser.lrr", "3"])
+
+
+if __name__ == "__main__":
+    commands.OPTIONS_FILE.write_text(json.dumps(options_of_all(), indent=1) + "\n", "utf-8")

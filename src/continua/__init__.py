@@ -1,13 +1,16 @@
 """Neural networks that are continuous in space, depth and weight."""
 
-from importlib.metadata import version as _version
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING
 
 from continua.errors import ConfigError, ContinuaError, ContinuaWarning, DataError, SolverError
-from continua.machine import keep_freed_memory
-from continua.models import Network, create_model, from_pretrained, list_models, register_model
-from continua.ode import Solution, SolverConfig, Stats, Status, Tableau, broadcast_time, solve
 
-__version__ = _version("continua")
+if TYPE_CHECKING:
+    from continua.machine import keep_freed_memory
+    from continua.models import Network, create_model, from_pretrained, list_models, register_model
+    from continua.ode import Solution, SolverConfig, Stats, Status, Tableau, broadcast_time, solve
+
+    __version__: str
 
 __all__ = [
     "ConfigError",
@@ -29,3 +32,27 @@ __all__ = [
     "register_model",
     "solve",
 ]
+# What needs PyTorch is imported at first use, so that `continua --help` and a wrong option are answered at once.
+_ROOMS = {
+    "continua.machine": ("keep_freed_memory",),
+    "continua.models": ("Network", "create_model", "from_pretrained", "list_models", "register_model"),
+    "continua.ode": ("Solution", "SolverConfig", "Stats", "Status", "Tableau", "broadcast_time", "solve"),
+}
+_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: object = version("continua")
+    elif name in _ROOM_OF:
+        value = getattr(_import_module(_ROOM_OF[name]), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "__version__"})

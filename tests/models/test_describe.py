@@ -15,7 +15,7 @@ from continua.blocks import ODEBlock
 from continua.cli import main
 from continua.filters import Filter
 from continua.models import frozen, model_entry
-from continua.models.describe import FlopCount, describe, describe_model
+from continua.models.describe import COUNTS_FILE, FlopCount, describe, describe_model, model_counts
 from continua.models.draw import draw_model
 
 pytestmark = pytest.mark.filterwarnings("ignore::continua.ContinuaWarning")
@@ -138,3 +138,23 @@ def test_a_mistake_is_one_line_and_exit_code_2(words, said, capsys):
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
+
+
+def counts_of_all() -> dict[str, list[int]]:
+    described = {name: describe_model(name) for name in list_models()}
+    return {name: [each.parameters, each.flops] for name, each in described.items()}
+
+
+def test_kept_counts_are_those_of_the_networks():
+    assert json.loads(COUNTS_FILE.read_text("utf-8")) == counts_of_all(), "write them anew: python tests/models/test_describe.py"
+
+
+def test_a_model_without_kept_counts_is_counted(monkeypatch):
+    kept = model_counts("dcn_ode")
+    monkeypatch.setattr("continua.models.describe._kept_counts", dict)
+    assert model_counts("dcn_ode") == kept
+
+
+if __name__ == "__main__":
+    lines = (f'  "{name}": {json.dumps(counts)}' for name, counts in counts_of_all().items())
+    COUNTS_FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", "utf-8")

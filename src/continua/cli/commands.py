@@ -4,6 +4,7 @@ A wrong word is answered by what was given, what was expected and what to do nex
 help answers at once.
 """
 
+import json
 import os
 import sys
 import warnings
@@ -37,6 +38,7 @@ COMMANDS = {
     "doctor": "what this machine is, and what Continua will do on it",
     "models": "list models, draw one",
 }
+OPTIONS_FILE = Path(__file__).with_name("options.json")
 # Options that several commands have: annotation, default, help.
 COMMON: dict[str, tuple[Any, object, str]] = {
     "runs": (Path | None, None, "folder of all runs (else CONTINUA_RUNS, else ./runs)"),
@@ -141,15 +143,22 @@ class Parser(ArgumentParser):
         else:
             raise unknown_name("command", word, self.commands, see=f"{' '.join(path)} is followed by one of {', '.join(self.commands)}")
 
-    def _check_words(self, given: Sequence[str], name: str) -> None:
+    def check_options(self, given: Sequence[str], name: str) -> "Words | None":
+        """Refuse the first option that does not exist or has no value; the other words, or None where help is asked for."""
         words, waiting = [], iter(given)
         for word in waiting:
             if word in ("--help", "-h"):
-                return
+                return None
             if not word.startswith("--"):
                 words.append(word)
             elif self._check_option(word, name) and "=" not in word and next(waiting, None) is None:
                 raise ConfigError(f"{word} needs a value; {name} --help says which")
+        return words
+
+    def _check_words(self, given: Sequence[str], name: str) -> None:
+        words = self.check_options(given, name)
+        if words is None:
+            return
         needed = [metavar for metavar, number in self.words if number is None]
         if len(words) < len(needed):
             raise ConfigError(f"{name}: {needed[len(words)]} is required; {name} --help says what it is")
@@ -219,6 +228,7 @@ def parse(words: Words) -> tuple[Command, Namespace]:
         program.check([*flags, *words])
         return Command(""), program.parse_args(flags)
     name, rest = words[0], words[1:]
+    check_options(name, rest)
     command: Command = import_module(f"continua.cli.{name}").COMMAND
     parser = Parser(command.description)
     command.add_arguments(parser, rest)
@@ -233,6 +243,18 @@ def parse(words: Words) -> tuple[Command, Namespace]:
     program.check([name, *rest])
     options = program.parse_args([*flags, name, *rest])[name]
     return (command.subcommands[options.command][1], options[options.command]) if below else (command, options)
+
+
+def check_options(name: str, rest: Words) -> None:
+    """Refuse an option that the command lacks before its file, and PyTorch with it, is imported. tests/test_cli.py checks what is kept."""
+    kept: dict[str, dict[str, bool]] = json.loads(OPTIONS_FILE.read_text("utf-8"))
+    if name not in kept:  # its options depend on the words that follow
+        return
+    options = [word.partition("=")[0] for word in rest]
+    free = {option: True for option in options if option.partition(".")[0] in kept[name]}  # `--model_options.channels`
+    quick = Parser("")
+    quick.takes_value = free | kept[name]
+    quick.check_options(rest, f"continua {name}")
 
 
 def _program(chosen: dict[str, Parser]) -> Parser:

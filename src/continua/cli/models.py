@@ -20,7 +20,7 @@ def add_models_arguments(parser: Parser, words: Words) -> None:
 
 
 def models_command(options: Namespace) -> None:
-    from continua.models import describe_model, list_models, model_entry
+    from continua.models import list_models, model_counts, model_entry
     from continua.report import show_table
 
     if options.options is not None:
@@ -32,10 +32,10 @@ def models_command(options: Namespace) -> None:
     names = list_models(options.pattern)
     if not names:
         raise ConfigError(f"no model is named like {options.pattern!r}; `continua models` lists all, patterns look like 'dcn*'")
-    rows = [(model_entry(name), describe_model(name)) for name in names]
+    rows = [(model_entry(name), model_counts(name)) for name in names]
     if options.json:
         keys = ("name", "paper", "row", "parameters", "printed", "image_size")
-        listed = [{key: getattr(entry, key) for key in keys} | {"flops": described.flops} for entry, described in rows]
+        listed = [{key: getattr(entry, key) for key in keys} | {"flops": counts.flops} for entry, counts in rows]
         print(json.dumps(listed, indent=2, ensure_ascii=False))
         return None
     show_table(

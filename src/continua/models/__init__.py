@@ -4,7 +4,7 @@ from continua.files import write_synced
 from continua.models import anodev2 as _anodev2  # registers its models  # noqa: F401
 from continua.models import features as _features  # noqa: F401
 from continua.models.config import ClassifierConfig, ModelConfig
-from continua.models.describe import describe_model
+from continua.models.describe import describe_model, model_counts
 from continua.models.draw import draw_model
 from continua.models.export import export_onnx, export_program, frozen, pinned
 from continua.models.network import Network
@@ -54,6 +54,7 @@ __all__ = [
     "frozen",
     "list_models",
     "model_config",
+    "model_counts",
     "model_entry",
     "model_options",
     "option_names",
