@@ -167,10 +167,8 @@ def native_operator(kernel: JetKernel, geometry: Geometry) -> Operator:
 
     def fused(before: Preceding, x: Tensor, last: tuple[Tensor | None, ...], alpha: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
         norm, (bias, t, time_map) = before.norm, last
-        size = dict(groups=norm.num_groups, eps=norm.eps, stride=stride)
-        return native_conv(
-            x, norm.weight, norm.bias, alpha, rows, cols, bias, t, time_map, along=along, activation=before.activation, **size
-        )
+        tensors = (x, norm.weight, norm.bias, alpha, rows, cols, bias, t, time_map)
+        return native_conv(*tensors, along=along, groups=norm.num_groups, eps=norm.eps, activation=before.activation, stride=stride)
 
     return Operator("native", (kernel.alpha, kernel.rows, kernel.cols), convolve, fused)
 

@@ -92,6 +92,7 @@ def _run(command: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    print("building the native kernels, about a minute ...", flush=True)
     try:
         print(f"built {build_library()}")
     except NoCompiler as error:
