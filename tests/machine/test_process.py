@@ -63,8 +63,8 @@ def limit_of(run: Path) -> str | None:
     return json.loads((run / "environment.json").read_text("utf-8"))["machine"]["onednn_limit"]
 
 
-def train(folder: Path, precision: str, said: str) -> "subprocess.CompletedProcess[str]":
-    return python("-m", "continua", "train", *SMALL, "--precision", precision, "--out", str(folder), said=said)
+def train(folder: Path, precision: str, said: str, *more: str) -> "subprocess.CompletedProcess[str]":
+    return python("-m", "continua", "train", *SMALL, *more, "--precision", precision, "--out", str(folder), said=said)
 
 
 # --- the command line -----------------------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ def test_a_broken_bfloat16_is_refused_before_anything_begins(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("said", ["broken", "limited"])
 def test_auto_is_float32_with_one_line_that_says_why(said: str, tmp_path: Path) -> None:
-    done = train(tmp_path / "run", "auto", said)
+    done = train(tmp_path / "run", "auto", said, "--model", "odenet")
     assert done.returncode == 0, done.stderr
     assert "precision: float32" in (tmp_path / "run" / "config.yaml").read_text("utf-8")
     assert [line for line in done.stderr.splitlines() if "precision auto is float32 on this CPU: bfloat16" in line] != []

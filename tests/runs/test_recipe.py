@@ -151,7 +151,11 @@ def test_precision_auto_is_decided_when_resolved(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("continua.runs.loading.why_unusable", lambda name: "")
     for fast, expected in ((True, "bfloat16"), (False, "float32")):
         monkeypatch.setattr("continua.runs.loading.fast_on_cpu", lambda dtype, fast=fast: fast)
-        assert resolve(tiny_recipe(precision="auto")).precision == expected
+        assert resolve(tiny_recipe(precision="auto", model="odenet")).precision == expected
+        # N-jets are computed in float32 by the native kernels, which bfloat16 around them only slows down
+        for reason, of_jets in ((None, "float32"), ("there are no kernels", expected)):
+            monkeypatch.setattr("continua.runs.loading.why_no_library", lambda reason=reason: reason)
+            assert resolve(tiny_recipe(precision="auto")).precision == of_jets
 
 
 def test_plain_data_makes_a_recipe() -> None:

@@ -44,6 +44,11 @@ class ModelConfig:
         """This configuration with other options."""
         return replace(self, **options)
 
+    @property
+    def has_jets(self) -> bool:
+        """Whether the blocks' filters are N-jets, which the native kernels compute in float32 whatever the precision."""
+        return vars(self).get("filters", "pixel") != "pixel"
+
     def with_solver(self, solver: SolverConfig) -> "ModelConfig":
         """This configuration with another solver, where it has one."""
         return self

@@ -61,6 +61,10 @@ class Jets(ModelConfig):
 
     order: int = option(2, "highest Gaussian derivative of the N-jets")
 
+    @property
+    def has_jets(self) -> bool:
+        return True
+
 
 @dataclass(frozen=True, kw_only=True)
 class Augmented(InTime):

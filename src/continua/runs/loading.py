@@ -21,9 +21,9 @@ import yaml
 from continua.data import CATALOGUE, catalogue_entry, folder_size, load
 from continua.errors import ConfigError, ContinuaWarning, unknown_name
 from continua.files import Json
-from continua.filters import fast_on_cpu
+from continua.filters import fast_on_cpu, why_no_library
 from continua.machine import why_unusable
-from continua.models import complete_options, model_entry, options_in_common, upgrade_options
+from continua.models import complete_options, model_config, model_entry, options_in_common, upgrade_options
 from continua.options import text_value, typed_value
 from continua.runs.recipe import Recipe
 
@@ -216,7 +216,7 @@ def resolve(recipe: Recipe, device: str = "cpu", data_dir: "str | Path | None" =
         catalogue_entry(recipe.data)
     recipe = _looked_up(recipe)
     if recipe.precision == "auto":
-        recipe = replace(recipe, precision=_fast_precision(device))
+        recipe = replace(recipe, precision=_fast_precision(recipe, device))
     if recipe.drop_last == "auto":
         recipe = replace(recipe, drop_last=_training_images(recipe, data_dir) >= recipe.batch_size)
     if recipe.encoder is not None:
@@ -286,8 +286,15 @@ def _complete_options(recipe: Recipe) -> Json:
     return complete_options(recipe.model, options)
 
 
-def _fast_precision(device: str) -> Literal["bfloat16", "float32"]:
+def _fast_precision(recipe: Recipe, device: str) -> Literal["bfloat16", "float32"]:
     """bfloat16 where the device is fast in it. A CPU that only claims to be gets float32, and its owner one line that says why."""
+    if (
+        device == "cpu"
+        and recipe.encoder is None
+        and why_no_library() is None
+        and model_config(recipe.model, **recipe.model_options).has_jets
+    ):
+        return "float32"  # the native kernels compute in it anyway; bfloat16 would only add conversions
     if device.startswith("cuda"):
         return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
     if fast_on_cpu(torch.bfloat16):
