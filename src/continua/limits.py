@@ -44,12 +44,14 @@ PIXELS = Limit(89_478_485, "pixels", "CONTINUA_MAX_PIXELS")
 """Of an image, decoded and after it was resized; 256 MB as RGB. Pillow itself warns from here on."""
 PARAMETERS = Limit(1_000_000_000, "numbers", "CONTINUA_MAX_PARAMETERS")
 """Numbers that a network holds: 4 GB in float32."""
-TENSORS = Limit(200_000, "tensors", "CONTINUA_MAX_TENSORS")
-"""Tensors that are made to build a network: a thousand layers make some ten thousand."""
+TENSORS = Limit(20_000, "tensors", "CONTINUA_MAX_TENSORS")
+"""Tensors that are made to build a network: the deepest network of the papers makes 1,257."""
 ORDER = Limit(32, "derivatives", "CONTINUA_MAX_ORDER")
 """The highest derivative of an N-jet."""
 STEPS = Limit(100_000, "steps", "CONTINUA_MAX_STEPS")
 """Fixed steps of one solve, of a state or of weights."""
+STAGES = Limit(1_000, "stages", "CONTINUA_MAX_STAGES")
+"""Stages of one Runge–Kutta step, and time-steps of one period, of a Runge–Kutta network."""
 CELLS = Limit(10_000, "cells", "CONTINUA_MAX_CELLS")
 """Trainings of one sweep."""
 DOWNLOAD = Limit(20_000_000_000, "bytes", "CONTINUA_MAX_DOWNLOAD")

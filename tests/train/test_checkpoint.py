@@ -85,7 +85,7 @@ def test_no_checkpoint_says_so(tmp_path: Path) -> None:
 def test_a_write_that_fails_leaves_the_earlier_one_and_no_litter(stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = save_checkpoint(tmp_path, 1, state(1.0))
 
-    def no_room(*_: object) -> None:
+    def no_room(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:

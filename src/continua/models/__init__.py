@@ -13,6 +13,7 @@ from continua.models.reconstruction import Reconstructor
 from continua.models.registry import (
     ModelEntry,
     ModelOption,
+    buildable,
     complete_options,
     create_model,
     list_models,
@@ -41,6 +42,7 @@ __all__ = [
     "ModelOption",
     "Network",
     "Reconstructor",
+    "buildable",
     "complete_options",
     "create_model",
     "describe_model",

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from continua.blocks import Activation, ConvField, ODEBlock, ResidualBlock, group_norm
 from continua.errors import ConfigError, unknown_name
 from continua.filters import Filter, FilterConv2d, NJet, Pixel, ScheduledNJet
+from continua.models.bounded import check_order
 from continua.models.config import ClassifierConfig, InTime, ModelConfig, Options, check_style, check_widths
 from continua.models.network import Network, label_filters
 from continua.models.registry import register_model
@@ -60,6 +61,10 @@ class Jets(ModelConfig):
     """Filters that are N-jets."""
 
     order: int = option(2, "highest Gaussian derivative of the N-jets")
+
+    def check(self) -> None:
+        super().check()
+        check_order(self.order)
 
 
 @dataclass(frozen=True, kw_only=True)

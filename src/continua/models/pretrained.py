@@ -19,8 +19,9 @@ from continua.errors import ConfigError, ContinuaError
 from continua.files import Json, write_synced
 from continua.models.config import Options
 from continua.models.network import Network
-from continua.models.registry import create_model, model_entry
+from continua.models.registry import buildable, create_model, model_entry
 from continua.ode import upgrade_solver_options
+from continua.reading import UnreadableFile, read_json_object
 
 WEIGHTS_FILE = "model.safetensors"
 """The file of a saved network's weights."""
@@ -65,15 +66,18 @@ def from_pretrained(folder: "str | Path", **options: object) -> Network:
         if not (folder / name).is_file():
             raise ConfigError(f"{folder} has no {name}; expected a folder written by save_pretrained")
     try:
-        config = json.loads((folder / CONFIG_FILE).read_text())
+        config = read_json_object(folder / CONFIG_FILE, advice="save the model again")
         name, saved = upgrade_config(config)
+    except UnreadableFile:
+        raise
     except ContinuaError as error:
         raise ConfigError(f"{folder / CONFIG_FILE}: {error}") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ConfigError(
             f"{folder / CONFIG_FILE} is not a model configuration ({type(error).__name__}: {error}); save the model again"
         ) from None
-    net = _build(name, {**saved, **options}, folder / CONFIG_FILE)
+    with buildable(name, folder / CONFIG_FILE):
+        net = create_model(name, **{**saved, **options})
     try:
         tensors = upgrade_weights(config, load_file(folder / WEIGHTS_FILE))
     except Exception as error:
@@ -81,15 +85,6 @@ def from_pretrained(folder: "str | Path", **options: object) -> Network:
     _check_same(net.state_dict(), tensors, folder / WEIGHTS_FILE)
     net.load_state_dict(tensors)
     return net.eval()
-
-
-def _build(name: str, options: dict[str, object], path: Path) -> Network:
-    try:
-        return create_model(name, **options)
-    except ContinuaError:
-        raise
-    except (TypeError, ValueError, ArithmeticError, RuntimeError, MemoryError) as error:
-        raise ConfigError(f"{path}: {name} cannot be built with its options ({type(error).__name__}: {error})") from None
 
 
 def _check_same(expected: dict[str, torch.Tensor], stored: dict[str, torch.Tensor], path: Path) -> None:

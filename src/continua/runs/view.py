@@ -1,7 +1,6 @@
 """A run as everyone reads it (report, analyses, studies, explorer, demo), with images as its network expects them. Nothing here writes."""
 
 import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from functools import cached_property
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from continua.data import Augmentation, DataSet, Loader, Split, load, permutation
 from continua.errors import ConfigError
-from continua.files import Json
+from continua.files import Json, refuse_links
 from continua.models import CONFIG_FILE, WEIGHTS_FILE, Network, Reconstructor, from_pretrained
 from continua.runs.folder import Run, chosen_device
 from continua.runs.recipe import Recipe
@@ -125,16 +124,16 @@ class RunView:
     @cached_property
     def environment(self) -> Json:
         """What it ran on; empty where that was not written down."""
-        file = self._run.environment
-        return json.loads(file.read_text("utf-8")) if file.is_file() else {}
+        return self._run.machine
 
     # --- the network --------------------------------------------------------------------------------------------------
 
     def weights_file(self) -> Path:
         """The weights that were selected; an error where there are none yet."""
-        path = self._run.best / WEIGHTS_FILE
+        path = refuse_links(self.folder, self._run.best / WEIGHTS_FILE)
         if not path.is_file():
             raise ConfigError(f"{self.folder} has no weights in best/ yet; `continua train --resume {self.folder}` goes on with it")
+        refuse_links(self.folder, self._run.best / CONFIG_FILE)
         return path
 
     @cached_property
