@@ -156,8 +156,8 @@ def test_a_forged_checkpoint_is_an_error_that_names_it(change: str, interrupted:
     from continua.train.checkpoint import checkpoints, read_checkpoint, save_checkpoint
 
     run = copy_of(interrupted, tmp_path)
-    for path in checkpoints(run.checkpoints):
-        state = read_checkpoint(path)
+    states = {int(path.stem[5:]): read_checkpoint(path) for path in checkpoints(run.checkpoints)}
+    for step, state in states.items():
         forged = {
             "no net": {key: value for key, value in state.items() if key != "net"},
             "wrong type": {**state, "optimiser": [1, 2]},
@@ -165,7 +165,7 @@ def test_a_forged_checkpoint_is_an_error_that_names_it(change: str, interrupted:
             "numbers as text": {**state, "epoch": "1"},
             "nothing": {"identity": state["identity"]},
         }[change]
-        save_checkpoint(run.checkpoints, int(path.stem[5:]), forged)
+        save_checkpoint(run.checkpoints, step, forged)
     with pytest.raises(ContinuaError, match=r"checkpoint .*step-\d+\.pt does not hold the state of this training"):
         resume(run.folder, QUIET)
 
@@ -239,3 +239,33 @@ def test_a_run_whose_folder_goes_away_stops_and_says_so(how: str, tmp_path: Path
     if how == "renamed":
         resume(tmp_path / "moved", QUIET)
         assert Run(tmp_path / "moved").result is not None
+
+
+# --- identities by tensors ---------------------------------------------------------------------------------------------------
+
+
+def test_a_decoder_that_an_earlier_version_finished_is_found_and_gone_on_with(finished: Run, tmp_path: Path) -> None:
+    """Then an encoder was known by the bytes of its file; now by its tensors."""
+    from continua.runs import identities, identity, load_recipe, resolve
+
+    recipe = resolve(load_recipe("reconstruction", {"encoder": str(finished.folder), "data": "digits", "epochs": 1}))
+    today, former = identities(recipe)
+    assert today == identity(recipe) != former
+    run = Run(tmp_path / "decoder")
+    run.create(recipe)
+    run.write_json(run.result_file, {"identity": former})
+    found = RunIndex(tmp_path).find(recipe)
+    assert found is not None
+    assert found.folder == run.folder
+
+
+def test_an_answer_that_an_earlier_version_kept_is_not_asked_again(finished: Run, tmp_path: Path) -> None:
+    from continua.analysis import answer, find_question, subject_of
+    from continua.analysis.answers import answer_key
+
+    run = copy_of(finished, tmp_path)
+    question, subjects = find_question("scales"), [subject_of(run.folder, device="cpu", quiet=True)]
+    first = answer(question, subjects, pictures=())
+    first.folder.rename(first.folder.with_name(answer_key(question, subjects, question.Options(), former=True)))
+    again = answer(question, subjects, pictures=())
+    assert not again.fresh

@@ -53,6 +53,9 @@ def answer(
     check_number(question, subjects)
     base = out or (subjects[0].folder / "analysis" if subjects else Path("analysis"))
     folder = base / question.name / answer_key(question, subjects, options)
+    if not (folder / "numbers.json").is_file():  # an earlier version may have asked, and called its answer otherwise
+        former = base / question.name / answer_key(question, subjects, options, former=True)
+        folder = former if (former / "numbers.json").is_file() else folder
     if subjects and out is None:
         refuse_links(subjects[0].folder, folder)
     if not force and (folder / "numbers.json").is_file():
@@ -80,9 +83,12 @@ def check_number(question: Question, subjects: Sequence[Subject]) -> None:
         raise ConfigError(f"{question.name} is asked of one run at a time; got {len(subjects)}")
 
 
-def answer_key(question: Question, subjects: Sequence[Subject], options: Any) -> str:
-    """Sixteen hexadecimal digits of everything that decides the answer: question, weights, data, options."""
-    parts = [question.name, question.version, to_plain(asdict(options)), [_identity(subject, options) for subject in subjects]]
+def answer_key(question: Question, subjects: Sequence[Subject], options: Any, *, former: bool = False) -> str:
+    """Sixteen hexadecimal digits of everything that decides the answer: question, weights, data, options.
+
+    `former`: as versions said it that knew weights by the bytes of their file.
+    """
+    parts = [question.name, question.version, to_plain(asdict(options)), [_identity(subject, options, former) for subject in subjects]]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -110,13 +116,18 @@ def keeper(folder: Path) -> Callable[[str, Callable[[], Any]], Any]:
     return keep
 
 
-def _identity(subject: Subject, options: Any) -> dict[str, Any]:
+def _identity(subject: Subject, options: Any, former: bool) -> dict[str, Any]:
     """What of a run decides its answers. Official sets are known by name, folders of images by their files."""
     name = getattr(options, "data", None) or subject.data
     own = {key: subject.run.config.get(key) for key in ("per_class", "seed", "holdout")} if name == subject.data else {}
     files = _files(data_folder(subject.run.data_dir)) if folder_size(name) else None
     return dict(
-        weights=subject.weights, data=name, files=files, preprocess=to_plain(subject.run.preprocess), batch=subject.run.batch_size, **own
+        weights=subject.former_weights if former else subject.weights,
+        data=name,
+        files=files,
+        preprocess=to_plain(subject.run.preprocess),
+        batch=subject.run.batch_size,
+        **own,
     )
 
 

@@ -36,11 +36,11 @@ class BoundedBuilding(TorchDispatchMode):
         self.numbers, self.tensors = self.numbers + prod(size), self.tensors + 1
         if PARAMETERS.exceeded(self.numbers):
             raise ConfigError(
-                f"{self.name} with these options would hold more than {self.numbers:,} numbers ({4 * self.numbers / 1e9:,.1f} GB); "
-                f"{PARAMETERS.advice()}, or make it narrower or shallower"
+                f"{self.name} cannot be built with these options: it would hold more than {self.numbers:,} numbers "
+                f"({4 * self.numbers / 1e9:,.1f} GB); {PARAMETERS.advice()}, or make it narrower or shallower"
             )
         if TENSORS.exceeded(self.tensors):
-            raise ConfigError(f"{self.name} with these options would have too many layers: {TENSORS.advice()}")
+            raise ConfigError(f"{self.name} cannot be built with these options: it would have too many layers; {TENSORS.advice()}")
 
 
 def check_order(order: int) -> None:

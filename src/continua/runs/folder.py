@@ -24,7 +24,7 @@ from continua.limits import YAML_BYTES
 from continua.machine import cpu_name, machine_facts
 from continua.native import kernels_text
 from continua.reading import UnreadableFile, read_utf8
-from continua.runs.loading import FORMAT, identity, resolve, stored_recipe, write_yaml
+from continua.runs.loading import FORMAT, identities, identity, resolve, stored_recipe, write_yaml
 from continua.runs.recipe import Recipe
 from continua.runs.records import read_environment, read_metrics, read_result
 
@@ -254,12 +254,12 @@ class RunIndex:
 
     def find(self, recipe: Recipe) -> Run | None:
         """The run of a resolved recipe."""
-        return self.known.get(identity(recipe))
+        return next((self.known[name] for name in identities(recipe) if name in self.known), None)
 
 
-def stored_identity(run: Run) -> str:
-    """What the run was called by the version that began it; later ones may spell its options otherwise."""
-    return identity(stored_recipe(run.config, upgrade=False))
+def stored_identities(run: Run) -> tuple[str, ...]:
+    """What the run is called, and was called by the version that began it: later ones may spell its options otherwise."""
+    return *identities(run.recipe), *identities(stored_recipe(run.config, upgrade=False))
 
 
 def run_folders(folder: Path) -> Iterator[Path]:

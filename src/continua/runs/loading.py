@@ -6,7 +6,7 @@ Every key is known, every value of its type; mistakes are named with the nearest
 import hashlib
 import json
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, fields, is_dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -23,7 +23,7 @@ from continua.errors import ConfigError, ContinuaWarning, unknown_name
 from continua.files import Json
 from continua.filters import fast_on_cpu
 from continua.machine import why_unusable
-from continua.models import buildable, complete_options, model_entry, options_in_common, upgrade_options
+from continua.models import buildable, complete_options, model_entry, options_in_common, tensors_digest, upgrade_options
 from continua.options import typed_value
 from continua.reading import parse_yaml, read_json_object, read_yaml_file
 from continua.runs.recipe import Recipe
@@ -221,10 +221,24 @@ def resolve(recipe: Recipe, device: str = "cpu", data_dir: "str | Path | None" =
 
 def identity(recipe: Recipe) -> str:
     """Sixteen hexadecimal digits that name a resolved recipe; an encoder counts by its weights, not by the folder it lies in."""
+    return _identity(recipe, tensors_digest)
+
+
+def identities(recipe: Recipe) -> tuple[str, ...]:
+    """The identity, then those by which earlier versions knew the same recipe: an encoder was known by the bytes of its file."""
+    today = identity(recipe)
+    return (today,) if recipe.encoder is None else (today, _identity(recipe, _bytes_digest))
+
+
+def _identity(recipe: Recipe, digest: Callable[[Path], str]) -> str:
     data = asdict(recipe)
     if recipe.encoder is not None:
-        data["encoder"] = hashlib.sha256(encoder_weights(recipe.encoder).read_bytes()).hexdigest()
+        data["encoder"] = digest(encoder_weights(recipe.encoder))
     return hashlib.sha256(json.dumps(data, sort_keys=True, default=list).encode()).hexdigest()[:16]
+
+
+def _bytes_digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def run_id(recipe: Recipe, device: str = "cpu", data_dir: "str | Path | None" = None) -> str:

@@ -12,7 +12,8 @@ from torch import Tensor
 from continua.data import Augmentation, DataSet, Loader, Split, load, permutation
 from continua.errors import ConfigError
 from continua.files import Json, refuse_links
-from continua.models import CONFIG_FILE, WEIGHTS_FILE, Network, Reconstructor, from_pretrained
+from continua.models import CONFIG_FILE, WEIGHTS_FILE, Network, Reconstructor, from_pretrained, network_digest
+from continua.reading import read_json_object
 from continua.runs.folder import Run, chosen_device
 from continua.runs.recipe import Recipe
 
@@ -138,7 +139,13 @@ class RunView:
 
     @cached_property
     def weights(self) -> str:
-        """The SHA-256 of weights and configuration, which tells networks apart."""
+        """A digest of the tensors and the configuration, which tells networks apart."""
+        path = self.weights_file()
+        return network_digest(path, read_json_object(path.with_name(CONFIG_FILE), self.folder))
+
+    @cached_property
+    def former_weights(self) -> str:
+        """What `weights` was in versions that looked at the bytes of both files: answers that they kept are known by it."""
         path = self.weights_file()
         return hashlib.sha256(path.read_bytes() + path.with_name(CONFIG_FILE).read_bytes()).hexdigest()
 

@@ -40,8 +40,11 @@ def save_checkpoint(folder: Path, step: int, state: Mapping[str, object], spare:
         raise CheckpointError(
             f"checkpoint {path} could not be written ({error}); {kept}. Make room or give write access, then --resume"
         ) from error
-    for old in checkpoints(folder)[:-KEPT]:
-        if spare is not None and old == checkpoint_path(folder, spare):
+    saved = checkpoints(folder)
+    # A later one is damaged: the training would have gone on from it. Kept, it would count as one of the two and cost us a whole one.
+    later = saved[saved.index(path) + 1 :]
+    for old in [*saved[: saved.index(path) + 1][:-KEPT], *later]:
+        if spare is not None and old == checkpoint_path(folder, spare) and old not in later:
             continue
         old.unlink(missing_ok=True)
         _sum_of(old).unlink(missing_ok=True)

@@ -13,7 +13,7 @@ from torch import Tensor
 from continua.data import Batch, Loader
 from continua.errors import ContinuaError
 from continua.files import Json, refuse_links
-from continua.runs import Evaluation, Recipe, Run, costs, evaluate, identity, readable_errors, stored_identity
+from continua.runs import Evaluation, Recipe, Run, costs, evaluate, identity, readable_errors, stored_identities
 from continua.train.checkpoint import checkpoint_path, fitting_state, load_last_checkpoint, plain_number, save_checkpoint
 from continua.train.metrics import EpochSums, Journal, Progress
 from continua.train.optimiser import AveragedWeights, Plateau, lr_factor, set_lr, sigmas
@@ -220,7 +220,7 @@ class Training:
     def restore(self) -> str:
         """Go back to the last whole checkpoint; where that is, for people."""
         path, state = load_last_checkpoint(self.run.checkpoints)
-        if state.get("identity") not in (self.identity, stored_identity(self.run)):
+        if state.get("identity") not in (self.identity, *stored_identities(self.run)):
             raise ContinuaError(f"{path} belongs to another recipe than {self.run.config}, which was changed since; start a new run")
         with fitting_state(path):
             self._take_over(state)
