@@ -21,8 +21,8 @@ SOURCE = ROOT / "src" / "continua"
 INVENTORY = Path(__file__).with_name("api.txt")
 INVENTORY_HEAD = "# Every public name. After a change on purpose, write this file again: .venv/bin/python tests/test_house.py\n"
 
-# Who may import whom, and from the room's `__init__` only: that is its whole surface. `errors`, `files` and `options` are open to
-# all; `cli` and the package's own `__init__` may import every room.
+# Who may import whom, and from the room's `__init__` only: that is its whole surface. `errors`, `files`, `limits`,
+# `options` and `reading` are open to all; `cli` and the package's own `__init__` may import every room.
 BELOW = {
     "machine": set(),
     "native": set(),
@@ -45,10 +45,12 @@ BELOW = {
     "recipes": set(),
     "errors": set(),
     "files": set(),
+    "limits": set(),
     "options": set(),
+    "reading": set(),
     "__main__": {"cli"},
 }
-OPEN_TO_ALL = {"errors", "files", "options"}
+OPEN_TO_ALL = {"errors", "files", "limits", "options", "reading"}
 MAY_IMPORT_ALL = {"__init__", "cli"}
 
 

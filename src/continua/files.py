@@ -1,6 +1,7 @@
-"""Files that appear whole under their own name or not at all, whatever happens while they are written."""
+"""Files that appear whole under their own name or not at all, and files in a folder that somebody else made: no link in it is followed."""
 
 import os
+import stat
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -8,7 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from continua.errors import ContinuaError
+
 Json = dict[str, Any]  # an object as JSON and YAML hold it
+
+
+class ForeignFile(ContinuaError):
+    """A link, a pipe or a device where a plain file of ours is expected: it may lead anywhere, so it is neither read nor written."""
 
 
 @contextmanager
@@ -33,23 +40,135 @@ def write_text(target: Path, text: str) -> Path:
     return target
 
 
-def write_synced(path: Path, data: "bytes | memoryview") -> None:
-    """Write a file that survives a crash of the machine: it gets its own name once it is on the disk."""
-    temporary = path.with_name(f".{path.name}.part")  # always the same: what a killed process leaves, the next one writes over
-    try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
+# --- below a folder that may be a stranger's ----------------------------------------------------------------------------
+#
+# Every function takes the folder `root` that is trusted to be what the user named (it may itself be reached by links), and a path below it.
+# From `root` on each step is taken from the folder before it, by its descriptor and without following links: there is no moment in
+# between at which something else could be put in the way.
+
+
+def write_synced(path: Path, data: "bytes | memoryview", root: Path | None = None) -> None:
+    """Write a file that survives a crash of the machine: it gets its own name once it is on the disk. `root`: by default its own folder."""
+    part = f".{path.name}.part"  # always the same: what a killed process leaves, the next one takes away
+    with folder_below(root or path.parent, path.parent) as folder:
+        _remove(part, folder)
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except OSError:
+            _remove(part, folder)
+            raise
+        os.fsync(folder)  # a new name is safe only once its folder is synced
+
+
+def append_below(path: Path, data: bytes, root: Path, *, synced: bool = True) -> None:
+    """Add to the end of a file, made where it is not there; on the disk when this returns, if `synced`."""
+    with os.fdopen(open_below(path, root, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as file:
+        file.write(data)
+        file.flush()
+        if synced:
             os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-    handle = os.open(path.parent, os.O_RDONLY)  # a new name is safe only once its folder is synced
+
+
+def truncate_below(path: Path, length: int, root: Path) -> None:
+    """Cut a file to a length."""
+    handle = open_below(path, root, os.O_WRONLY)
     try:
-        os.fsync(handle)
+        os.ftruncate(handle, length)
     finally:
         os.close(handle)
+
+
+def read_below(path: Path, root: Path | None = None, most: int | None = None) -> bytes:
+    """The contents of a file, or its first `most` bytes. Without a `root`, links are followed: the user named the file itself."""
+    with os.fdopen(open_below(path, root, os.O_RDONLY), "rb") as file:
+        return file.read() if most is None else file.read(most)
+
+
+def open_below(path: Path, root: Path | None, flags: int) -> int:
+    """A descriptor of the plain file at `path`. Raises OSError, and `ForeignFile` for what is no plain file of this folder alone."""
+    flags |= os.O_CLOEXEC | os.O_NONBLOCK  # a pipe that nobody writes to must not be waited for
+    if root is None:
+        handle = os.open(path, flags)
+    else:
+        with folder_below(root, path.parent) as folder:
+            try:
+                handle = os.open(path.name, flags | os.O_NOFOLLOW, 0o666, dir_fd=folder)
+            except OSError:
+                _refuse_link(path, path.name, folder)
+                raise
+    try:
+        about = os.fstat(handle)
+        if stat.S_ISDIR(about.st_mode):
+            raise IsADirectoryError(21, f"{path} is a folder")
+        if not stat.S_ISREG(about.st_mode):
+            raise ForeignFile(f"{path} is a pipe or a device, expected a plain file: it was left alone; remove it")
+        if about.st_nlink > 1 and flags & (os.O_WRONLY | os.O_RDWR):
+            raise ForeignFile(
+                f"{path} is one file under {about.st_nlink} names (hard links), and writing to it would change it under the others too; "
+                f"replace it by a copy: cp {path.name} copy && mv copy {path.name}"
+            )
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+@contextmanager
+def folder_below(root: Path, folder: Path) -> Iterator[int]:
+    """A descriptor of a folder that is `root` or below it, reached without following links."""
+    here = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        seen = root
+        for name in folder.relative_to(root).parts:
+            seen = seen / name
+            try:
+                inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
+            except OSError:
+                _refuse_link(seen, name, here)
+                raise
+            os.close(here)
+            here = inner
+        yield here
+    finally:
+        os.close(here)
+
+
+def refuse_links(root: Path, path: Path) -> Path:
+    """`path`, unless it or a folder on the way to it from `root` is a link: for what other libraries open by name."""
+    seen = root
+    for name in path.relative_to(root).parts:
+        seen = seen / name
+        if seen.is_symlink():
+            raise _is_link(seen)
+    return path
+
+
+def _refuse_link(path: Path, name: str, folder: int) -> None:
+    try:
+        linked = stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except OSError:
+        return
+    if linked:
+        raise _is_link(path) from None
+
+
+def _is_link(path: Path) -> ForeignFile:
+    return ForeignFile(
+        f"{path} is a link, expected a file or folder of its own: nothing was read from where it leads, and nothing written; "
+        "put a copy in its place if you trust what it leads to"
+    )
+
+
+def _remove(name: str, folder: int) -> None:
+    try:
+        os.unlink(name, dir_fd=folder)  # of a link, the link: never what it leads to
+    except FileNotFoundError:
+        return
 
 
 _reading_umask = threading.Lock()

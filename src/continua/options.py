@@ -1,14 +1,13 @@
 """Fields of dataclasses that are also options of a command: their sentence in --help, and their values checked by their annotation."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, is_dataclass
-from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, NoReturn, Union, get_args, get_origin
 
 from continua.errors import ConfigError
+from continua.reading import UnreadableFile, parse_yaml
 
 WORDS: dict[object, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text", Path: "a path"}
 WORDS |= dict.fromkeys((tuple, list, Sequence), "a list, such as [1, 2]")
@@ -29,8 +28,13 @@ def typed_value(name: str, value: object, hint: Any) -> Any:
     """
     try:
         return _fitted(value, hint)
-    except (TypeError, ValueError):
-        raise ConfigError(f"{name} is {str(value)!r}; expected {expected_words(hint)}") from None
+    except (TypeError, ValueError, OverflowError):
+        raise ConfigError(f"{name} is {_short(value)}; expected {expected_words(hint)}") from None
+
+
+def _short(value: object) -> str:
+    text = repr(str(value))
+    return text if len(text) <= 200 else f"{text[:200]} …"
 
 
 def expected_words(hint: Any) -> str:
@@ -44,22 +48,8 @@ def expected_words(hint: Any) -> str:
 
 
 def text_value(text: str) -> Any:
-    """What a text spells as YAML has it: 1e-4, true, [8, 16], {method: rk4, steps: 2}. Raises yaml.YAMLError."""
-    import yaml
-
-    return yaml.load(text, _loader())
-
-
-@cache
-def _loader() -> type:
-    """YAML without objects, and with 1e-4 as a number, which YAML 1.1 reads as text."""
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        pass  # with resolvers of its own: those of SafeLoader stay as they are
-
-    Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+0123456789."))
-    return Loader
+    """What a text spells as YAML has it: 1e-4, true, [8, 16], {method: rk4, steps: 2}. Raises `UnreadableFile`, a ConfigError."""
+    return parse_yaml(text)
 
 
 def _fitted(value: Any, hint: Any) -> Any:
@@ -107,7 +97,7 @@ def _first_that_fits(value: Any, kinds: Sequence[Any]) -> Any:
     for kind in sorted(kinds, key=lambda kind: kind in (str, Path)):
         try:
             return _fitted(value, kind)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             continue
     return _refused()
 
@@ -116,11 +106,9 @@ def _spelled(value: Any) -> Any:
     """A word of the command line as the number, list or mapping it spells."""
     if not isinstance(value, str):
         return value
-    import yaml
-
     try:
         return text_value(value)
-    except yaml.YAMLError:
+    except UnreadableFile:
         return value
 
 

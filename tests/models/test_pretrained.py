@@ -1,6 +1,9 @@
 """Models on disk: what is saved comes back, also from version 0.1; damaged, foreign or hostile files are refused in one sentence."""
 
 import json
+import random
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +13,16 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from continua import ConfigError, ContinuaError, create_model, from_pretrained, register_model
-from continua.models import complete_options, model_entry, option_names, save_pretrained, upgrade_options
+from continua.models import (
+    CONFIG_FILE,
+    WEIGHTS_FILE,
+    complete_options,
+    model_entry,
+    option_names,
+    save_pretrained,
+    tensors_digest,
+    upgrade_options,
+)
 from continua.models.dcn import DCN, JetODEConfig
 from continua.models.reconstruction import Reconstructor
 from continua.runs.loading import parse_recipe, read_yaml
@@ -97,7 +109,15 @@ def test_a_wrong_configuration_is_refused(saved, text, said):
         from_pretrained(saved)
 
 
+def forget_checksum(saved: Path) -> None:
+    """As versions saved that kept none."""
+    config = json.loads((saved / CONFIG_FILE).read_text())
+    assert config.pop("weights_sha256")
+    (saved / CONFIG_FILE).write_text(json.dumps(config))
+
+
 def test_damaged_weights_are_refused(saved):
+    forget_checksum(saved)
     weights = saved / "model.safetensors"
     good = weights.read_bytes()
     for bad in (b"", good[:100], b"\xff" * 64, good[:-8], b"\x80\x04cos\nsystem\n."):
@@ -107,6 +127,7 @@ def test_damaged_weights_are_refused(saved):
 
 
 def test_weights_of_another_network_are_refused(saved):
+    forget_checksum(saved)
     weights = saved / "model.safetensors"
     tensors = load_file(weights)
     first = next(iter(tensors))
@@ -241,3 +262,56 @@ def test_files_say_which_format_they_have_and_newer_ones_are_refused(tmp_path: P
     path.write_text(json.dumps({**stored, "format": 3}))
     with pytest.raises(ConfigError, match=r"format is 3.*update Continua"):
         from_pretrained(tmp_path)
+
+
+# --- the same bytes for the same network, and no flipped bit unnoticed -----------------------------------------------------
+
+
+def test_equal_networks_are_equal_files_in_any_process(tmp_path: Path) -> None:
+    """safetensors orders its metadata by a hash that each process draws anew."""
+    code = (
+        "import sys, torch; from continua import create_model; torch.manual_seed(0); "
+        "create_model('dcn_ode', channels=[4, 8], norm_groups=4).save_pretrained(sys.argv[1])"
+    )
+    for name in "abcd":
+        subprocess.run([sys.executable, "-c", code, str(tmp_path / name)], check=True)
+    for file in (WEIGHTS_FILE, CONFIG_FILE):
+        assert len({(tmp_path / name / file).read_bytes() for name in "abcd"}) == 1
+
+
+def test_no_flipped_bit_of_weights_is_loaded(tmp_path: Path) -> None:
+    create_model("dcn_ode", channels=[4, 8], norm_groups=4).save_pretrained(tmp_path)
+    path, draw = tmp_path / WEIGHTS_FILE, random.Random(0)
+    whole = path.read_bytes()
+    for _ in range(50):
+        data = bytearray(whole)
+        data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+        path.write_bytes(data)
+        with pytest.raises(ConfigError, match=r"model\.safetensors is damaged: its checksum"):
+            from_pretrained(tmp_path)
+    path.write_bytes(whole)
+    assert from_pretrained(tmp_path).name == "dcn_ode"
+
+
+def test_weights_that_were_saved_without_a_checksum_are_read_as_before(tmp_path: Path) -> None:
+    net = create_model("dcn_ode", channels=[4, 8], norm_groups=4)
+    net.save_pretrained(tmp_path)
+    forget_checksum(tmp_path)
+    assert all(torch.equal(value, net.state_dict()[name]) for name, value in from_pretrained(tmp_path).state_dict().items())
+
+
+def test_a_network_is_known_by_its_tensors_not_by_the_bytes_around_them(tmp_path: Path) -> None:
+    create_model("dcn_ode", channels=[4, 8], norm_groups=4).save_pretrained(tmp_path)
+    tensors = load_file(tmp_path / WEIGHTS_FILE)
+    save_file(tensors, tmp_path / "other.safetensors", {"made": "elsewhere"})
+    assert (tmp_path / "other.safetensors").read_bytes() != (tmp_path / WEIGHTS_FILE).read_bytes()
+    assert tensors_digest(tmp_path / "other.safetensors") == tensors_digest(tmp_path / WEIGHTS_FILE)
+    name = next(iter(tensors))
+    save_file({**tensors, name: tensors[name] + 1}, tmp_path / "other.safetensors")
+    assert tensors_digest(tmp_path / "other.safetensors") != tensors_digest(tmp_path / WEIGHTS_FILE)
+
+
+@pytest.mark.parametrize("folder", sorted((Path(__file__).parents[2] / "results").glob("*/*/best"))[::9], ids=lambda path: path.parent.name)
+def test_kept_weights_have_a_checksum_that_is_right(folder: Path) -> None:
+    assert "weights_sha256" in json.loads((folder / CONFIG_FILE).read_text())
+    from_pretrained(folder)

@@ -11,7 +11,7 @@ from training import finish, start, tiny_recipe
 
 from continua.cli import main
 from continua.data import load
-from continua.errors import ConfigError, ContinuaError, DataError
+from continua.errors import ConfigError, ContinuaError, ContinuaWarning, DataError
 from continua.train import Run, RunOptions, find_run, identity, load_recipe, resolve, resume, run_id, runs_folder, train
 
 
@@ -125,7 +125,8 @@ def test_what_is_no_run_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "config.yaml").write_text("model: [")
     begun(tmp_path / "whole")
-    assert find_run(tiny_recipe(), tmp_path) is not None
+    with pytest.warns(ContinuaWarning, match="broken is passed over"):
+        assert find_run(tiny_recipe(), tmp_path) is not None
 
 
 @pytest.mark.parametrize(("per_class", "holdout"), [(8, None), (1, None), (2, 0.25), (None, 0.1), (2, 0.19)])

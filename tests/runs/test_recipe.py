@@ -160,3 +160,27 @@ def test_precision_auto_is_decided_when_resolved(monkeypatch: pytest.MonkeyPatch
 
 def test_plain_data_makes_a_recipe() -> None:
     assert parse_recipe({}) == Recipe()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "data: null",
+        "model_options: {solver: {method: {a: 1}}}",
+        "model_options: {solver: {control: [1]}}",
+        "model_options: {channels: [1000000000000000000000000000000]}",
+        "model_options: {channels: {a: 1}}",
+        "seed: 99999999999999999999999999",
+        "epochs: 99999999999999999999999999",
+        "optimiser: {lr: 1" + "0" * 400 + "}",
+        "length_by_per_class: {5: .inf}\nper_class: 5",
+        "format: [1]",
+        "1: 2",
+        "schedule: 3",
+        "augmentation: null",
+    ],
+)
+def test_a_recipe_that_makes_no_sense_is_refused_in_words(text: str, tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text(text + "\n")
+    with pytest.raises(ConfigError):
+        resolve(load_recipe(tmp_path / "r.yaml"))

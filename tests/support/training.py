@@ -105,11 +105,11 @@ def killed_at(name: str, count: int, folder: Path, changes: dict[str, Any], opti
         die_at_last("batch")
         return stop
 
-    def write_synced(path: Path, data: Any) -> None:
+    def write_synced(path: Path, data: Any, *root: Path) -> None:
         if path.suffix == ".pt":
             path.with_name(f".{path.name}.part").write_bytes(bytes(data)[: len(data) // 2])
             die_at_last("half a checkpoint")
-        write(path, data)
+        write(path, data, *root)
         if path.suffix == ".sha256":
             die_at_last("between sum and checkpoint")
         if path.suffix == ".pt":

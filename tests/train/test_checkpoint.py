@@ -85,7 +85,7 @@ def test_no_checkpoint_says_so(tmp_path: Path) -> None:
 def test_a_write_that_fails_leaves_the_earlier_one_and_no_litter(stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = save_checkpoint(tmp_path, 1, state(1.0))
 
-    def no_room(*_: object) -> None:
+    def no_room(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
@@ -112,3 +112,14 @@ def test_a_full_disk_leaves_the_earlier_checkpoint(tmp_path: Path) -> None:
         assert load_last_checkpoint(small)[1]["epoch"] == 3
     finally:
         subprocess.run(["umount", str(small)], check=True)
+
+
+def test_a_damaged_checkpoint_of_a_later_step_does_not_count_as_one_of_the_two(tmp_path: Path) -> None:
+    for step in (10, 20, 30):
+        save_checkpoint(tmp_path, step, state(step))
+    checkpoints(tmp_path)[-1].write_bytes(b"damaged")
+    with pytest.warns(ContinuaWarning, match="step-000000030"):
+        assert load_last_checkpoint(tmp_path)[1]["epoch"] == 20
+    for step in (22, 24):
+        save_checkpoint(tmp_path, step, state(step))
+    assert [read_checkpoint(path)["epoch"] for path in checkpoints(tmp_path)] == [22, 24]

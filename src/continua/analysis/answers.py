@@ -8,17 +8,20 @@ import hashlib
 import json
 import shutil
 import tempfile
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
 from continua.analysis.question import Question, Subject
 from continua.data import data_folder, folder_size
-from continua.errors import ConfigError
-from continua.files import write_text
+from continua.errors import ConfigError, ContinuaWarning
+from continua.files import refuse_links, write_text
+from continua.reading import UnreadableFile, read_json_object, unreadable
 from continua.report import Page, draw_page, from_plain, to_plain, write_page
 
 
@@ -50,10 +53,18 @@ def answer(
     check_number(question, subjects)
     base = out or (subjects[0].folder / "analysis" if subjects else Path("analysis"))
     folder = base / question.name / answer_key(question, subjects, options)
+    if not (folder / "numbers.json").is_file():  # an earlier version may have asked, and called its answer otherwise
+        former = base / question.name / answer_key(question, subjects, options, former=True)
+        folder = former if (former / "numbers.json").is_file() else folder
+    if subjects and out is None:
+        refuse_links(subjects[0].folder, folder)
     if not force and (folder / "numbers.json").is_file():
-        known = Answer(question, read_result(question, folder), folder, fresh=False)
-        draw_page(known.page, folder, pictures)
-        return known
+        try:
+            known = Answer(question, read_result(question, folder), folder, fresh=False)
+            draw_page(known.page, folder, pictures)
+            return known
+        except UnreadableFile as error:
+            warnings.warn(f"{error}; {question.name} is asked again", ContinuaWarning, stacklevel=2)
     pieces = folder.with_name(f"{folder.name}.pieces")
     if force and pieces.exists():
         shutil.rmtree(pieces)
@@ -72,18 +83,23 @@ def check_number(question: Question, subjects: Sequence[Subject]) -> None:
         raise ConfigError(f"{question.name} is asked of one run at a time; got {len(subjects)}")
 
 
-def answer_key(question: Question, subjects: Sequence[Subject], options: Any) -> str:
-    """Sixteen hexadecimal digits of everything that decides the answer: question, weights, data, options."""
-    parts = [question.name, question.version, to_plain(asdict(options)), [_identity(subject, options) for subject in subjects]]
+def answer_key(question: Question, subjects: Sequence[Subject], options: Any, *, former: bool = False) -> str:
+    """Sixteen hexadecimal digits of everything that decides the answer: question, weights, data, options.
+
+    `former`: as versions said it that knew weights by the bytes of their file.
+    """
+    parts = [question.name, question.version, to_plain(asdict(options)), [_identity(subject, options, former) for subject in subjects]]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def read_result(question: Question, folder: Path) -> Any:
     """The dataclass that was written to a folder."""
-    data = json.loads((folder / "numbers.json").read_text("utf-8"))
-    arrays = folder / "arrays.npz"
-    kept = dict(np.load(arrays, allow_pickle=False)) if arrays.is_file() else {}
-    return from_plain(question.result, data["result"], kept)
+    data, arrays = read_json_object(folder / "numbers.json", folder), folder / "arrays.npz"
+    try:
+        kept = dict(np.load(refuse_links(folder, arrays), allow_pickle=False)) if arrays.is_file() else {}
+        return from_plain(question.result, data["result"], kept)
+    except (KeyError, TypeError, ValueError, AttributeError, OSError, EOFError, BadZipFile) as error:
+        raise unreadable(folder, f"it holds no answer of {question.name} ({type(error).__name__}: {error})") from None
 
 
 def keeper(folder: Path) -> Callable[[str, Callable[[], Any]], Any]:
@@ -91,20 +107,27 @@ def keeper(folder: Path) -> Callable[[str, Callable[[], Any]], Any]:
 
     def keep(name: str, make: Callable[[], Any]) -> Any:
         path = folder / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.json"
-        if not path.is_file():
+        try:
+            return read_json_object(path, folder)["piece"]
+        except (UnreadableFile, KeyError):  # not made yet, or damaged
             write_text(path, json.dumps({"name": name, "piece": to_plain(make())}, ensure_ascii=False))
-        return json.loads(path.read_text("utf-8"))["piece"]  # also when made just now: the same whether interrupted or not
+        return read_json_object(path, folder)["piece"]  # also when made just now: the same whether interrupted or not
 
     return keep
 
 
-def _identity(subject: Subject, options: Any) -> dict[str, Any]:
+def _identity(subject: Subject, options: Any, former: bool) -> dict[str, Any]:
     """What of a run decides its answers. Official sets are known by name, folders of images by their files."""
     name = getattr(options, "data", None) or subject.data
     own = {key: subject.run.config.get(key) for key in ("per_class", "seed", "holdout")} if name == subject.data else {}
     files = _files(data_folder(subject.run.data_dir)) if folder_size(name) else None
     return dict(
-        weights=subject.weights, data=name, files=files, preprocess=to_plain(subject.run.preprocess), batch=subject.run.batch_size, **own
+        weights=subject.former_weights if former else subject.weights,
+        data=name,
+        files=files,
+        preprocess=to_plain(subject.run.preprocess),
+        batch=subject.run.batch_size,
+        **own,
     )
 
 

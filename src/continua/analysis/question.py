@@ -145,7 +145,15 @@ class Subject:
     @cached_property
     def weights(self) -> str:
         """What tells its network from others: the SHA-256 of the weights, and the other solver where there is one."""
-        return self.run.weights if self.solver is None else f"{self.run.weights} {sorted(self.solver.items(), key=str)}"
+        return self._with_solver(self.run.weights)
+
+    @property
+    def former_weights(self) -> str:
+        """`weights` as earlier versions said it."""
+        return self._with_solver(self.run.former_weights)
+
+    def _with_solver(self, weights: str) -> str:
+        return weights if self.solver is None else f"{weights} {sorted(self.solver.items(), key=str)}"
 
     @cached_property
     def model(self) -> Network:

@@ -8,6 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from continua.errors import ConfigError
+from continua.files import refuse_links
+from continua.limits import JSON_BYTES
+from continua.reading import UnreadableFile, parse_json, read_json_object, unreadable
 
 CODES = {"F32": np.float32, "F64": np.float64, "I64": np.int64}
 SUFFIXES = (".safetensors", ".npz")
@@ -24,6 +27,8 @@ class StreamedArrays:
         self.target = target
         self._part = target.with_name(f".{target.name}.part")
         self._mark = target.with_name(f".{target.name}.reached")
+        for path in (self._part, self._mark):
+            refuse_links(target.parent, path)
         header, offsets = _header(shapes)
         target.parent.mkdir(parents=True, exist_ok=True)
         self.done = self._left_behind(key)
@@ -61,10 +66,11 @@ class StreamedArrays:
         if not (self._part.is_file() and self._mark.is_file()):
             return 0
         try:
-            mark = json.loads(self._mark.read_text("utf-8"))
-        except ValueError:  # the machine stopped while this was written
+            mark = read_json_object(self._mark, self._mark.parent)
+        except UnreadableFile:  # the machine stopped while this was written
             return 0
-        return int(mark["done"]) if mark.get("key") == key else 0
+        done = mark.get("done")
+        return done if mark.get("key") == key and isinstance(done, int) else 0
 
 
 def read_arrays(source: Path) -> dict[str, np.ndarray]:
@@ -74,12 +80,17 @@ def read_arrays(source: Path) -> dict[str, np.ndarray]:
         return dict(np.load(source, allow_pickle=False))
     with source.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(size))
-    return {
-        name: np.memmap(source, CODES[about["dtype"]], "r", 8 + size + about["data_offsets"][0], tuple(about["shape"]))
-        for name, about in header.items()
-        if name != "__metadata__"
-    }
+        if size > JSON_BYTES.value:
+            raise unreadable(source, f"its head claims {size:,} bytes")
+        header = parse_json(file.read(size), source)
+    try:
+        return {
+            name: np.memmap(source, CODES[about["dtype"]], "r", 8 + size + about["data_offsets"][0], tuple(about["shape"]))
+            for name, about in header.items()
+            if name != "__metadata__"
+        }
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OSError) as error:
+        raise unreadable(source, f"it holds no arrays of ours ({type(error).__name__}: {error})") from None
 
 
 def check_suffix(path: Path) -> None:

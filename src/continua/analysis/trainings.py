@@ -1,12 +1,12 @@
 """A page about trainings: what was asked, what came out, and how it went, epoch by epoch."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 from continua.errors import ConfigError
+from continua.reading import read_json_object
 from continua.report import Axis, Cell, Column, Figure, Look, Page, Part, Series, Table, page_from
 from continua.runs import RunView
 
@@ -37,8 +37,8 @@ def stored_pages(folder: Path) -> list[Page]:
         if (path.parent / "numbers.json").is_file():  # comparisons with other runs belong to no single one
             newest[path.parts[-3]] = path
     try:
-        return [page_from(json.loads(path.read_text("utf-8"))) for _, path in sorted(newest.items())]
-    except (ValueError, TypeError, KeyError) as error:
+        return [page_from(read_json_object(path, folder)) for _, path in sorted(newest.items())]
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
         raise ConfigError(f"an answer under {folder / 'analysis'} cannot be read ({error}); remove it and ask again") from None
 
 

@@ -7,8 +7,9 @@ from continua.data.dataset import DataSet, MemorySplit, Split
 from continua.data.draws import hold_out, permutation, take_per_class
 from continua.data.fetch import Patience, fetch_data
 from continua.data.files import Advance, data_folder, progress_bar
-from continua.data.image_folder import IMAGE_FORMATS, ImageFolder, load_image_folder, to_rgb
+from continua.data.image_folder import ImageFolder, load_image_folder
 from continua.data.loader import Batch, Loader
+from continua.data.pictures import IMAGE_FORMATS, TooManyPixels, open_image, to_rgb
 from continua.data.sources import REMOTES
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Patience",
     "ResizedCrop",
     "Split",
+    "TooManyPixels",
     "catalogue_entry",
     "check_data",
     "data_folder",
@@ -34,6 +36,7 @@ __all__ = [
     "hold_out",
     "load",
     "load_image_folder",
+    "open_image",
     "permutation",
     "progress_bar",
     "take_per_class",

@@ -3,7 +3,6 @@
 import os
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -15,13 +14,12 @@ from torch import Tensor
 from continua.data.crop import ResizedCrop
 from continua.data.dataset import DataSet, Split
 from continua.data.draws import Draws
+from continua.data.pictures import TooManyPixels, check_pixels, open_image, read_image_bytes, to_rgb
 from continua.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-IMAGE_FORMATS = ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM")  # decoders of pixels only: none of them starts a program
-"""The formats of images that are read: pixels only, nothing that can run a program."""
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
 SPLITS = ("train", "val", "test")
 
@@ -68,7 +66,7 @@ class ImageFolder:
 
         image = read_rgb(self.path(index))
         if crop is None:
-            image = _resized_centre(image, self.size, self.resize or round(self.size / 0.875))
+            image = _resized_centre(image, self.size, self.resize or round(self.size / 0.875), self.path(index))
         else:
             draws = Draws(seed, epoch, torch.tensor([index]))
             top, left, tall, wide = crop.boxes(draws, image.height, image.width)[0].tolist()
@@ -109,15 +107,17 @@ def load_image_folder(
 
 def read_rgb(path: Path) -> "Image":
     """Decode a file to upright RGB: EXIF rotation applied, transparency laid on white, 16-bit grey scaled to 8 bits."""
-    from PIL import Image, ImageOps
+    from PIL import ImageOps
 
     try:
-        content = path.read_bytes()
+        content = read_image_bytes(path)
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}; check that the file is still there and its permissions") from error
     try:
-        with Image.open(BytesIO(content), formats=IMAGE_FORMATS) as opened:
+        with open_image(content, path) as opened:
             return to_rgb(ImageOps.exif_transpose(opened))
+    except TooManyPixels as error:
+        raise UndecodableImage(f"{error}; or replace or remove the file, or set on_bad_image='skip'") from None
     except MemoryError:
         raise
     except Exception as error:  # decoders raise whatever they like on damaged bytes
@@ -127,26 +127,15 @@ def read_rgb(path: Path) -> "Image":
         ) from error
 
 
-def to_rgb(image: "Image") -> "Image":
-    """An image of any mode as 8-bit RGB: grey repeated, 16 bits rounded down, transparency on white."""
-    from PIL import Image
-
-    if image.mode == "F":
-        raise ValueError("floating-point pixels, whose range is not known")
-    if image.mode.startswith("I"):
-        grey = np.asarray(image).astype(np.int64) >> 8
-        return Image.fromarray(grey.clip(0, 255).astype(np.uint8)).convert("RGB")
-    if image.has_transparency_data:
-        with_alpha = image.convert("RGBA")
-        return Image.alpha_composite(Image.new("RGBA", image.size, "white"), with_alpha).convert("RGB")
-    return image.convert("RGB")
-
-
-def _resized_centre(image: "Image", size: int, shorter: int) -> "Image":
+def _resized_centre(image: "Image", size: int, shorter: int, path: Path) -> "Image":
     from PIL.Image import Resampling
 
     scale = shorter / min(image.size)
     width, height = (max(shorter, round(side * scale)) for side in image.size)
+    try:  # of an image of one long line of pixels, the shorter side enlarged makes the longer one enormous
+        check_pixels((width, height), path, f"is {image.width:,}×{image.height:,} and, {shorter} on its shorter side, would have")
+    except TooManyPixels as error:
+        raise UndecodableImage(f"{error}; or replace or remove the file, or set on_bad_image='skip'") from None
     left, top = (width - size) // 2, (height - size) // 2
     return image.resize((width, height), Resampling.BILINEAR).crop((left, top, left + size, top + size))
 

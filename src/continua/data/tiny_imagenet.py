@@ -15,6 +15,7 @@ import torch
 
 from continua.data.dataset import DataSet, MemorySplit, OfficialSet
 from continua.data.files import progress_bar, read_lines
+from continua.data.pictures import open_image, read_image_bytes
 from continua.errors import DataError
 from continua.machine import usable_cores
 
@@ -109,10 +110,8 @@ def decoded(paths: Sequence[Path], size: tuple[int, int], what: str, remedy: str
 
 def _decode(path: Path, size: tuple[int, int], remedy: str) -> np.ndarray:
     """One JPEG as (height, width, 3); grey ones, of which the official set has some, become RGB."""
-    from PIL import Image
-
     try:
-        with Image.open(path, formats=("JPEG",)) as image:
+        with open_image(read_image_bytes(path), path, formats=("JPEG",)) as image:
             if image.size != size[::-1]:
                 raise DataError(f"{path} is {image.width}×{image.height}, expected {size[1]}×{size[0]}; {remedy}")
             return np.asarray(image.convert("RGB"))

@@ -1,8 +1,6 @@
 """The image under the lens: one of a data set, or somebody's own file, read with care and made to fit a network."""
 
-import warnings
 from dataclasses import dataclass
-from io import BytesIO
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +8,7 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
-from continua.data import IMAGE_FORMATS, to_rgb
+from continua.data import IMAGE_FORMATS, TooManyPixels, open_image, to_rgb
 from continua.errors import DataError
 
 if TYPE_CHECKING:
@@ -38,21 +36,19 @@ class Picture:
 
 def read_upload(content: bytes, name: str) -> Picture:
     """An uploaded file as a picture; an `UploadError` with one sentence for people where it is none."""
-    from PIL import Image, UnidentifiedImageError
+    from PIL import UnidentifiedImageError
 
     if len(content) > MAX_MEGABYTES * 1_000_000:
         raise UploadError(f"{name} has {len(content) / 1e6:.0f} MB; expected at most {MAX_MEGABYTES} MB. Save it smaller, and try again.")
     if not content:
         raise UploadError(f"{name} is empty: no image in 0 bytes. Choose another file.")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our own limit is below Pillow's
-            with Image.open(BytesIO(content), formats=IMAGE_FORMATS) as opened:
-                _check_size(opened.size, name)
-                return _upright(opened, name)
+        with open_image(content, name) as opened:
+            _check_size(opened.size, name)
+            return _upright(opened, name)
     except (UploadError, MemoryError):
         raise
-    except Image.DecompressionBombError:
+    except TooManyPixels:
         raise UploadError(f"{name} has more than {MAX_PIXELS // 1_000_000} million pixels. Save it smaller, and try again.") from None
     except UnidentifiedImageError:
         raise UploadError(f"{name} is not an image that can be read here; expected {', '.join(IMAGE_FORMATS)}.") from None

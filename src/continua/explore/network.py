@@ -1,6 +1,5 @@
 """The network under the lens: a run's weights and data, loaded as plain data. Nothing in a run's folder is ever executed."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,8 @@ from torch import Tensor
 from continua.data import CATALOGUE, Augmentation, DataSet, ImageFolder, MemorySplit, Split, load
 from continua.errors import ConfigError, ContinuaError
 from continua.explore.image import Picture, from_data
-from continua.models import CONFIG_FILE, WEIGHTS_FILE, Network, from_pretrained, model_entry
+from continua.models import CONFIG_FILE, WEIGHTS_FILE, Network, from_pretrained, model_entry, network_digest
+from continua.reading import read_json_object
 from continua.runs import Run, RunIndex, RunView
 
 STAND_IN = "digits32"  # embedded: there is always something to look at
@@ -100,7 +100,7 @@ def _of_weights(folder: Path) -> Explored:
     model = from_pretrained(folder)
     channels = model.in_channels or 3
     side = model_entry(model.name).image_size
-    key = hashlib.sha256((folder / WEIGHTS_FILE).read_bytes() + (folder / CONFIG_FILE).read_bytes()).hexdigest()
+    key = network_digest(folder / WEIGHTS_FILE, read_json_object(folder / CONFIG_FILE))
     absent = "These are weights alone, which name no data set: the embedded digits stand in. Upload an image of the kind it was trained on."
     classes = _numbered(model, (channels, side, side))
     about = f"`{model.name}`, {count_parameters(model):,} parameters"

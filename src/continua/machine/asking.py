@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from continua.files import Json, write_text
+from continua.reading import UnreadableFile, read_json_object
 
 PROBE = Path(__file__).with_name("probe.py")
 MARK = "continua-probe"
@@ -121,10 +122,10 @@ def cache_folder() -> Path:
 def kept_answer(question: str, about: Json) -> Json | None:
     """The answer that was kept; None where there is none, or none that can be understood."""
     try:
-        kept = json.loads(_file(question, about).read_text("utf-8"))
-    except (OSError, ValueError):
+        kept = read_json_object(_file(question, about))
+    except UnreadableFile:
         return None
-    if not isinstance(kept, dict) or kept.get("about") != about or not isinstance(kept.get("answer"), dict):
+    if kept.get("about") != about or not isinstance(kept.get("answer"), dict):
         return None
     return kept["answer"]
 

@@ -13,6 +13,7 @@ from continua.models.reconstruction import Reconstructor
 from continua.models.registry import (
     ModelEntry,
     ModelOption,
+    buildable,
     complete_options,
     create_model,
     list_models,
@@ -26,6 +27,7 @@ from continua.models.registry import (
 from continua.models.rknet.config import familiar_method
 from continua.models.rknet.convert import Converted, from_cliquenet, from_densenet
 from continua.models.rknet.sources import CliqueNet, CliqueNetSpec, DenseNet, DenseNetSpec
+from continua.models.weights_file import network_digest, tensors_digest
 
 __all__ = [
     "CONFIG_FILE",
@@ -41,6 +43,7 @@ __all__ = [
     "ModelOption",
     "Network",
     "Reconstructor",
+    "buildable",
     "complete_options",
     "create_model",
     "describe_model",
@@ -57,11 +60,13 @@ __all__ = [
     "model_counts",
     "model_entry",
     "model_options",
+    "network_digest",
     "option_names",
     "options_in_common",
     "pinned",
     "register_model",
     "save_pretrained",
+    "tensors_digest",
     "upgrade_options",
     "write_synced",
 ]

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from continua.blocks import Activation, CoupledBlock, CoupledField, PostActResidualBlock
 from continua.errors import ConfigError
 from continua.filters import Evolved, Filter, FilterConv2d, Grid, NJet, Pixel, ScheduledNJet, evolve
+from continua.models.bounded import check_steps
 from continua.models.config import ClassifierConfig, Options, Solved, SolverOptions, check_choice, check_widths
 from continua.models.network import Network, label_filters
 from continua.models.registry import register_model
@@ -141,6 +142,7 @@ class CoupledConfig(NeuralODEConfig):
 
 
 def _euler(steps: int) -> SolverConfig:
+    check_steps("steps", steps)
     return SolverConfig(method="euler", steps=steps)
 
 
@@ -150,6 +152,8 @@ def _coupled_grid(coupling: "int | str", steps: int, weight_steps: int | None) -
     In configuration 2 the n-th of N Euler steps, at t = n/N, uses θ(n/(N − 1)): the first θ(0), the last θ(1). So the weights' clock runs
     N/(N − 1) times as fast as the activations'.
     """
+    check_steps("steps", steps)
+    check_steps("weight_steps", weight_steps)
     if coupling not in COUPLINGS:
         meant = next((f"; did you mean coupling={number}?" for number in ("1", "2") if str(coupling).strip().endswith(number)), "")
         raise ConfigError(

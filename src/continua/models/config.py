@@ -17,6 +17,7 @@ from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hin
 from continua.blocks import Activation
 from continua.errors import ConfigError
 from continua.files import Json
+from continua.models.bounded import check_sides, check_steps
 from continua.ode import SolverConfig
 from continua.options import option
 
@@ -34,6 +35,7 @@ class ModelConfig:
     def __post_init__(self) -> None:
         check_types(type(self).__name__, vars(self), type(self))
         for name, value in vars(self).items():
+            check_sides(name, value)
             self._settle(name, _settled(value))
         self.check()
 
@@ -79,6 +81,7 @@ class Solved(ModelConfig):
     def check(self) -> None:
         super().check()
         self._settle("solver", SolverConfig.of(self.solver))
+        check_steps("solver.steps", SolverConfig.of(self.solver).steps)
 
     def with_solver(self, solver: SolverConfig) -> Self:
         return self.vary(solver=solver)

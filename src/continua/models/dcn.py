@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from continua.blocks import Activation, ConvField, ODEBlock, ResidualBlock, group_norm
 from continua.errors import ConfigError, unknown_name
 from continua.filters import Filter, FilterConv2d, NJet, Pixel, ScheduledNJet
+from continua.models.bounded import check_order
 from continua.models.config import ClassifierConfig, InTime, ModelConfig, Options, check_style, check_widths
 from continua.models.network import Network, label_filters
 from continua.models.registry import register_model
@@ -64,6 +65,10 @@ class Jets(ModelConfig):
     @property
     def has_jets(self) -> bool:
         return True
+
+    def check(self) -> None:
+        super().check()
+        check_order(self.order)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,13 +1,15 @@
 """Models by name: register, create, list; and their options as typed configurations and as plain data."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from typing import Literal, TypeVar
 
 from continua.errors import ConfigError, ContinuaError, unknown_name
 from continua.files import Json
+from continua.models.bounded import BoundedBuilding
 from continua.models.config import ModelConfig, Options, check_types, option_types, type_words
 from continua.models.network import Network
 
@@ -110,13 +112,29 @@ def create_model(name: str, **options: object) -> Network:
     """Build a registered model. `net.config` holds its name and every option, and builds the same model again."""
     entry, config = model_entry(name), model_config(name, **options)
     try:
-        net = entry.build(config)
+        with BoundedBuilding(entry.name):
+            net = entry.build(config)
     except TypeError as error:
         if "unexpected keyword argument" not in str(error) and "multiple values for" not in str(error):
             raise
         raise ConfigError(_wrong_inner_option(entry, options, str(error))) from error
     net.name, net.options = entry.name, config
     return net
+
+
+@contextmanager
+def buildable(name: str, where: object) -> Iterator[None]:
+    """Around a model made from options that a file gave: whatever is wrong with them is a `ConfigError` that says which file."""
+    try:
+        yield
+    except ContinuaError:
+        raise
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RuntimeError, MemoryError) as error:
+        said = " ".join(str(error).split())[:300]
+        raise ConfigError(
+            f"{where}: {name} cannot be built with these options ({type(error).__name__}: {said}); "
+            f"`continua models --options {name}` shows what it takes"
+        ) from error
 
 
 def model_config(name: str, **options: object) -> ModelConfig:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from continua.errors import ConfigError
 from continua.files import write_text
+from continua.reading import read_json_object
 from continua.report.draw import draw_figure
 from continua.report.page import Figure, Maps, Page, Part
 from continua.report.plain import from_plain, to_plain
@@ -121,7 +122,7 @@ class Entry:
 def read_entry(path: Path) -> Entry:
     """An entry from its file, every key checked."""
     try:
-        data = json.loads(path.read_text("utf-8"))
+        data = read_json_object(path)
         version = data.pop("version", 1)
         if version != VERSION:
             raise ConfigError(
@@ -134,7 +135,7 @@ def read_entry(path: Path) -> Entry:
             unknown, missing = sorted(set(data) - known), sorted(needed - set(data))
             raise ConfigError(f"{path.name} has unknown keys {unknown} and lacks {missing}; results/README.md shows the format")
         return from_plain(Entry, data)
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, KeyError, IndexError) as error:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(f"{path.name} is not an entry of results ({error}); results/README.md shows the format") from None

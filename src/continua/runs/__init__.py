@@ -18,10 +18,11 @@ from continua.runs.folder import (
     run_folder,
     run_folders,
     runs_folder,
-    stored_identity,
+    stored_identities,
 )
 from continua.runs.loading import (
     FREE,
+    identities,
     identity,
     load_recipe,
     merged,
@@ -58,6 +59,7 @@ __all__ = [
     "evaluate",
     "evaluate_run",
     "find_run",
+    "identities",
     "identity",
     "load_recipe",
     "load_reconstructor",
@@ -75,7 +77,7 @@ __all__ = [
     "run_folders",
     "run_id",
     "runs_folder",
-    "stored_identity",
+    "stored_identities",
     "task_of",
     "write_yaml",
 ]

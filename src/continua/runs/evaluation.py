@@ -14,7 +14,7 @@ from continua.blocks import ODEBlock
 from continua.data import Batch, Loader
 from continua.errors import ConfigError, SolverError
 from continua.files import Json
-from continua.models import Network, Reconstructor, create_model, from_pretrained
+from continua.models import Network, Reconstructor, buildable, create_model, from_pretrained
 from continua.ode import Stats
 from continua.runs.loading import encoder_weights
 from continua.runs.recipe import Recipe
@@ -38,7 +38,8 @@ class Classify:
 
     def build(self) -> Network:
         """A new network, its weights drawn by PyTorch's generator as it stands."""
-        return create_model(self.recipe.model, **self.recipe.model_options)
+        with buildable(self.recipe.model, "model_options"):
+            return create_model(self.recipe.model, **self.recipe.model_options)
 
     def losses(self, net: Network, outputs: Tensor, batch: Batch, smoothing: bool = True) -> Tensor:
         """The loss of each sample; targets are smoothed where one learns from them, never where one measures."""

@@ -10,6 +10,7 @@ import platform
 import socket
 import subprocess
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -17,12 +18,15 @@ from pathlib import Path
 
 import torch
 
-from continua.errors import ConfigError, ContinuaError
-from continua.files import Json, write_synced
+from continua.errors import ConfigError, ContinuaError, ContinuaWarning
+from continua.files import ForeignFile, Json, append_below, open_below, read_below, truncate_below, write_synced
+from continua.limits import YAML_BYTES
 from continua.machine import cpu_name, machine_facts
 from continua.native import kernels_text
-from continua.runs.loading import FORMAT, identity, resolve, stored_recipe, write_yaml
+from continua.reading import UnreadableFile, read_utf8
+from continua.runs.loading import FORMAT, identities, identity, resolve, stored_recipe, write_yaml
 from continua.runs.recipe import Recipe
+from continua.runs.records import read_environment, read_metrics, read_result
 
 PACKAGES = ("continua", "torch", "numpy", "lightning-fabric", "jsonargparse", "safetensors")
 
@@ -40,6 +44,7 @@ class Run:
         self.checkpoints, self.best = self.folder / "checkpoints", self.folder / "best"
         self.environment, self.result_file = self.folder / "environment.json", self.folder / "result.json"
         self._log = self.folder / "log.txt"
+        self._held: tuple[int, int] | None = None  # device and number of the folder, while it is locked
 
     @property
     def exists(self) -> bool:
@@ -55,14 +60,29 @@ class Run:
 
     @property
     def result(self) -> Json | None:
-        """What came out, once the run has finished."""
-        return json.loads(self.result_file.read_text("utf-8")) if self.result_file.is_file() else None
+        """What came out, once the run has finished. A file that is damaged is no result, and is named in a warning."""
+        if not os.path.lexists(self.result_file):
+            return None
+        try:
+            return read_result(self.result_file, self.folder)
+        except UnreadableFile as error:
+            warnings.warn(f"{error}. Until then the run counts as not finished", ContinuaWarning, stacklevel=2)
+            return None
+
+    @property
+    def machine(self) -> Json:
+        """What it ran on, from environment.json; empty where that was not written down or is damaged, which a warning says."""
+        if not os.path.lexists(self.environment):
+            return {}
+        try:
+            return read_environment(self.environment, self.folder)
+        except UnreadableFile as error:
+            warnings.warn(str(error), ContinuaWarning, stacklevel=2)
+            return {}
 
     def lines(self) -> list[Json]:
         """All lines of metrics.jsonl."""
-        if not self.metrics.is_file():
-            return []
-        return [json.loads(line) for line in self.metrics.read_text("utf-8").splitlines()]
+        return read_metrics(self.metrics, self.folder) if os.path.lexists(self.metrics) else []
 
     def create(self, recipe: Recipe) -> None:
         """Begin a run in a folder that holds none."""
@@ -74,39 +94,56 @@ class Run:
     def write(self, path: Path, text: str) -> None:
         """A small file, whole or not at all."""
         with readable_errors(path):
+            self.check_held()
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_synced(path, text.encode())
+            write_synced(path, text.encode(), self.folder)
 
     def write_json(self, path: Path, data: Mapping[str, object]) -> None:
         self.write(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
     def append(self, line: Mapping[str, object]) -> None:
         """One more line of metrics, on the disk when this returns."""
-        with readable_errors(self.metrics), open(self.metrics, "ab") as file:
-            file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        with readable_errors(self.metrics):
+            self.check_held()
+            append_below(self.metrics, json.dumps(line, ensure_ascii=False).encode() + b"\n", self.folder)
 
     def metrics_length(self) -> int:
         return self.metrics.stat().st_size if self.metrics.exists() else 0
+
+    def metrics_bytes(self) -> bytes:
+        """metrics.jsonl as it is."""
+        return read_below(self.metrics, self.folder) if os.path.lexists(self.metrics) else b""
+
+    def restore_metrics(self, kept: bytes) -> None:
+        """Make metrics.jsonl begin and end with the lines that a checkpoint kept; a file that held others is damaged, which is said."""
+        with readable_errors(self.metrics):
+            held = self.metrics_bytes()
+            if held.startswith(kept):
+                self.truncate_metrics(len(kept))
+                return
+            warnings.warn(f"{self.metrics} is damaged, and is written again from the checkpoint", ContinuaWarning, stacklevel=2)
+            write_synced(self.metrics, kept, self.folder)
 
     def truncate_metrics(self, length: int) -> None:
         """Forget lines written after a checkpoint: they will be written again."""
         if self.metrics_length() < length:
             raise ContinuaError(f"{self.metrics} is shorter than when its checkpoint was written: lines were removed from it by hand")
         if self.metrics.exists():
-            os.truncate(self.metrics, length)
+            with readable_errors(self.metrics):
+                truncate_below(self.metrics, length, self.folder)
 
     def log(self, text: str) -> None:
         """A dated line in log.txt, for people."""
-        with readable_errors(self._log), open(self._log, "a", encoding="utf-8") as file:
-            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}\n")
+        line = f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}\n"
+        with readable_errors(self._log):
+            self.check_held()
+            append_below(self._log, line.encode("utf-8", errors="replace"), self.folder, synced=False)
 
     def owner(self) -> str | None:
         """Who is training in this folder at this moment."""
         try:
-            handle = os.open(self.folder / ".lock", os.O_RDONLY)
-        except OSError:
+            handle = open_below(self.folder / ".lock", self.folder, os.O_RDONLY)
+        except (OSError, ForeignFile):
             return None
         try:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -122,7 +159,9 @@ class Run:
         path = self.folder / ".lock"
         with readable_errors(path):
             self.folder.mkdir(parents=True, exist_ok=True)
-            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            handle = open_below(path, self.folder, os.O_RDWR | os.O_CREAT)
+        about = self.folder.stat()
+        self._held = (about.st_dev, about.st_ino)
         try:
             try:
                 _take(handle)
@@ -133,7 +172,23 @@ class Run:
             os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
             yield
         finally:
+            self._held = None
             os.close(handle)
+
+    def check_held(self) -> None:
+        """Whether the folder is still the one that is held: it may have been renamed or removed, and must not be made a second time."""
+        if self._held is None:
+            return
+        try:
+            about = self.folder.stat()
+            same = (about.st_dev, about.st_ino) == self._held
+        except OSError:
+            same = False
+        if not same:
+            raise ContinuaError(
+                f"{self.folder} was moved, renamed or removed while it was being trained in; nothing was written in its old place. "
+                "What had been saved is in it: go on with `continua train --resume` and where it is now"
+            )
 
 
 def _take(handle: int, trials: int = 5) -> None:
@@ -186,19 +241,25 @@ class RunIndex:
     def __init__(self, runs: "str | Path | None" = None) -> None:
         self.runs = runs_folder(runs)
         self.known: dict[str, Run] = {}
+        self.skipped: dict[Path, str] = {}  # folders that look like runs and cannot be read, with the reason
         for run in map(Run, run_folders(self.runs)):
-            name = _identity_of(run)
-            if name is not None and (name not in self.known or run.result is not None):
+            try:
+                name = _identity_of(run)
+            except ContinuaError as error:  # one bad folder must not hide the others
+                self.skipped[run.folder] = str(error)
+                warnings.warn(f"{run.folder} is passed over: {error}", ContinuaWarning, stacklevel=2)
+                continue
+            if name not in self.known or run.result is not None:
                 self.known[name] = run
 
     def find(self, recipe: Recipe) -> Run | None:
         """The run of a resolved recipe."""
-        return self.known.get(identity(recipe))
+        return next((self.known[name] for name in identities(recipe) if name in self.known), None)
 
 
-def stored_identity(run: Run) -> str:
-    """What the run was called by the version that began it; later ones may spell its options otherwise."""
-    return identity(stored_recipe(run.config, upgrade=False))
+def stored_identities(run: Run) -> tuple[str, ...]:
+    """What the run is called, and was called by the version that began it: later ones may spell its options otherwise."""
+    return *identities(run.recipe), *identities(stored_recipe(run.config, upgrade=False))
 
 
 def run_folders(folder: Path) -> Iterator[Path]:
@@ -207,15 +268,12 @@ def run_folders(folder: Path) -> Iterator[Path]:
         yield from (path.parent for path in sorted(folder.glob(pattern)))
 
 
-def _identity_of(run: Run) -> str | None:
-    """What the run says it is; None where its files are not a run's, or are damaged."""
-    try:
-        # What it came to is far quicker to read than the recipe, and as good where this format wrote both.
-        current = run.config.read_text("utf-8").startswith(f"format: {FORMAT}\n")
-        result = run.result if current else None
-        return result["identity"] if result is not None else identity(run.recipe)
-    except (ContinuaError, ValueError, KeyError, OSError):
-        return None
+def _identity_of(run: Run) -> str:
+    """What the run says it is; an error where its files are not a run's, or are damaged."""
+    # What it came to is far quicker to read than the recipe, and as good where this format wrote both.
+    current = read_utf8(run.config, YAML_BYTES, run.folder).startswith(f"format: {FORMAT}\n")
+    result = run.result if current else None
+    return result["identity"] if result is not None and "identity" in result else identity(run.recipe)
 
 
 # --- where a run computes: enough to say why two machines might differ --------------------------------------------------

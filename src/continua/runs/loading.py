@@ -6,7 +6,7 @@ Every key is known, every value of its type; mistakes are named with the nearest
 import hashlib
 import json
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, fields, is_dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -23,8 +23,9 @@ from continua.errors import ConfigError, ContinuaWarning, unknown_name
 from continua.files import Json
 from continua.filters import fast_on_cpu, why_no_library
 from continua.machine import why_unusable
-from continua.models import complete_options, model_config, model_entry, options_in_common, upgrade_options
-from continua.options import text_value, typed_value
+from continua.models import buildable, complete_options, model_config, model_entry, options_in_common, tensors_digest, upgrade_options
+from continua.options import typed_value
+from continua.reading import parse_yaml, read_json_object, read_yaml_file
 from continua.runs.recipe import Recipe
 
 FREE = ("model_options",)  # fields whose keys are the model's business
@@ -50,19 +51,19 @@ def load_recipe(name: "str | Path", changes: Mapping[str, Any] | None = None) ->
     check_keys(changes, "options")
     if "epochs" in changes and "length_by_per_class" not in changes:
         base = {**base, "length_by_per_class": {}}
-    if changes.get("model", base.get("model")) != base.get("model") and base.get("model_options"):
+    if changes.get("model", base.get("model")) != base.get("model") and isinstance(base.get("model_options"), Mapping):
         base = {**base, "model_options": options_in_common(changes["model"], base["model_options"])}
     recipe = parse_recipe(merged(base, changes))
     if "epochs" not in changes:
         return recipe
     given = changes.get("schedule", {})
-    before = base.get("epochs", Recipe.__dataclass_fields__["epochs"].default)
-    return stretched(recipe, recipe.epochs / before, keep=tuple(given), epochs=recipe.epochs)
+    before = typed_value("epochs", base.get("epochs", Recipe.__dataclass_fields__["epochs"].default), int)
+    return stretched(recipe, recipe.epochs / max(1, before), keep=tuple(given), epochs=recipe.epochs)
 
 
 def stored_recipe(path: Path, *, upgrade: bool = True) -> Recipe:
     """The recipe that config.yaml of a run holds, whichever version wrote it: as one says it today, or else as it stands."""
-    data, written = _without_format(read_yaml(path), 1, path)
+    data, written = _without_format(read_yaml(path, path.parent), 1, path)
     return parse_recipe(_upgraded(data) if upgrade and written < FORMAT else data)
 
 
@@ -115,21 +116,17 @@ def field_types(kind: type) -> Json:
     return get_type_hints(kind)
 
 
-def read_yaml(name: "str | Path") -> Json:
-    """The contents of a packaged recipe or of a YAML file."""
+def read_yaml(name: "str | Path", root: Path | None = None) -> Json:
+    """The contents of a packaged recipe or of a YAML file; below `root`, where it is given, no link is followed."""
     path = Path(name)
     if path.suffix in (".yaml", ".yml") or path.is_file():
-        if not path.is_file():
+        if not path.exists():
             raise ConfigError(f"there is no recipe file {path}")
-        text = path.read_text("utf-8")
+        data = read_yaml_file(path, root)
     elif str(name) in recipe_names():
-        text = (files("continua.recipes") / f"{name}.yaml").read_text("utf-8")
+        data = parse_yaml((files("continua.recipes") / f"{name}.yaml").read_text("utf-8"), name)
     else:
         raise unknown_name("recipe", str(name), recipe_names())
-    try:
-        data = text_value(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{name} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(data, dict):
         raise ConfigError(f"{name} holds {type(data).__name__}; a recipe is a mapping of fields, such as `model: dcn_ode`")
     return data
@@ -137,10 +134,7 @@ def read_yaml(name: "str | Path") -> Json:
 
 def parse_value(text: str, name: str) -> Any:
     """One value as YAML has it: 1e-4, true, [8, 16], {method: rk4, steps: 2}."""
-    try:
-        return text_value(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"--{name} {text!r} is not a value: {' '.join(str(error).split())}") from None
+    return parse_yaml(text, f"the value of --{name}, {text[:200]!r},")
 
 
 def write_yaml(recipe: Recipe) -> str:
@@ -221,17 +215,30 @@ def resolve(recipe: Recipe, device: str = "cpu", data_dir: "str | Path | None" =
         recipe = replace(recipe, drop_last=_training_images(recipe, data_dir) >= recipe.batch_size)
     if recipe.encoder is not None:
         weights = encoder_weights(recipe.encoder)
-        known = json.loads(weights.with_name("config.json").read_text("utf-8"))
-        return replace(recipe, model=known["model"], encoder=str(weights.parents[1].resolve()))
+        return replace(recipe, model=_model_of(weights.with_name("config.json")), encoder=str(weights.parents[1].resolve()))
     return replace(recipe, model_options=_complete_options(recipe))
 
 
 def identity(recipe: Recipe) -> str:
     """Sixteen hexadecimal digits that name a resolved recipe; an encoder counts by its weights, not by the folder it lies in."""
+    return _identity(recipe, tensors_digest)
+
+
+def identities(recipe: Recipe) -> tuple[str, ...]:
+    """The identity, then those by which earlier versions knew the same recipe: an encoder was known by the bytes of its file."""
+    today = identity(recipe)
+    return (today,) if recipe.encoder is None else (today, _identity(recipe, _bytes_digest))
+
+
+def _identity(recipe: Recipe, digest: Callable[[Path], str]) -> str:
     data = asdict(recipe)
     if recipe.encoder is not None:
-        data["encoder"] = hashlib.sha256(encoder_weights(recipe.encoder).read_bytes()).hexdigest()
+        data["encoder"] = digest(encoder_weights(recipe.encoder))
     return hashlib.sha256(json.dumps(data, sort_keys=True, default=list).encode()).hexdigest()[:16]
+
+
+def _bytes_digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def run_id(recipe: Recipe, device: str = "cpu", data_dir: "str | Path | None" = None) -> str:
@@ -245,6 +252,14 @@ def encoder_weights(run: str) -> Path:
     if not path.is_file():
         raise ConfigError(f"encoder: {run} has no {path.relative_to(run)}; expected the folder of a finished run")
     return path
+
+
+def _model_of(config: Path) -> str:
+    """The model that a config.json beside weights names."""
+    model = read_json_object(config).get("model")
+    if not isinstance(model, str):
+        raise ConfigError(f"{config} names no model; expected a file that save_pretrained wrote")
+    return model
 
 
 def _looked_up(recipe: Recipe) -> Recipe:
@@ -283,7 +298,8 @@ def _complete_options(recipe: Recipe) -> Json:
         known = CATALOGUE[recipe.data]
         implied = dict(num_classes=len(next(iter(known.counts.values()))), in_channels=known.shape[0])
         options = {name: value for name, value in implied.items() if name in entry.options} | options
-    return complete_options(recipe.model, options)
+    with buildable(recipe.model, "model_options"):
+        return complete_options(recipe.model, options)
 
 
 def _fast_precision(recipe: Recipe, device: str) -> Literal["bfloat16", "float32"]:

@@ -104,6 +104,9 @@ class Regularise:
         _expect(self.jacobian >= 0, "regularise.jacobian", self.jacobian, "0 (off) or more")
 
 
+MOST = 1_000_000_000  # epochs, images of a batch: what is larger is a slip or an attack
+
+
 @dataclass(frozen=True)
 class Recipe:
     """One training. Two runs with equal resolved recipes are the same run."""
@@ -136,13 +139,15 @@ class Recipe:
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "evaluation_batch_size"):
             _expect(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
+            _expect(getattr(self, name) <= MOST, name, getattr(self, name), f"at most {MOST:,}")
         _expect(self.per_class is None or self.per_class >= 1, "per_class", self.per_class, "at least 1")
         _expect(self.holdout is None or 0 < self.holdout < 1, "holdout", self.holdout, "a fraction between 0 and 1")
-        _expect(self.seed >= 0, "seed", self.seed, "0 or more")
+        _expect(0 <= self.seed < 2**63, "seed", self.seed, "0 or more, and below 2^63")
         _expect(0 <= self.label_smoothing < 1, "label_smoothing", self.label_smoothing, "at least 0 and below 1")
         _expect(0 <= self.ema < 1, "ema", self.ema, "0 (off) or a decay below 1, for example 0.999")
         _expect(self.test_every >= 0, "test_every", self.test_every, "0 (only at the end) or more epochs")
-        _expect(all(factor > 0 for factor in self.length_by_per_class.values()), "length_by_per_class", self.length_by_per_class, "above 0")
+        factors = self.length_by_per_class.values()
+        _expect(all(0 < factor <= MOST for factor in factors), "length_by_per_class", self.length_by_per_class, "above 0, and finite")
         self._check_together()
 
     def _check_together(self) -> None:

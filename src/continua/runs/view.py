@@ -1,7 +1,6 @@
 """A run as everyone reads it (report, analyses, studies, explorer, demo), with images as its network expects them. Nothing here writes."""
 
 import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from functools import cached_property
@@ -12,8 +11,9 @@ from torch import Tensor
 
 from continua.data import Augmentation, DataSet, Loader, Split, load, permutation
 from continua.errors import ConfigError
-from continua.files import Json
-from continua.models import CONFIG_FILE, WEIGHTS_FILE, Network, Reconstructor, from_pretrained
+from continua.files import Json, refuse_links
+from continua.models import CONFIG_FILE, WEIGHTS_FILE, Network, Reconstructor, from_pretrained, network_digest
+from continua.reading import read_json_object
 from continua.runs.folder import Run, chosen_device
 from continua.runs.recipe import Recipe
 
@@ -125,21 +125,27 @@ class RunView:
     @cached_property
     def environment(self) -> Json:
         """What it ran on; empty where that was not written down."""
-        file = self._run.environment
-        return json.loads(file.read_text("utf-8")) if file.is_file() else {}
+        return self._run.machine
 
     # --- the network --------------------------------------------------------------------------------------------------
 
     def weights_file(self) -> Path:
         """The weights that were selected; an error where there are none yet."""
-        path = self._run.best / WEIGHTS_FILE
+        path = refuse_links(self.folder, self._run.best / WEIGHTS_FILE)
         if not path.is_file():
             raise ConfigError(f"{self.folder} has no weights in best/ yet; `continua train --resume {self.folder}` goes on with it")
+        refuse_links(self.folder, self._run.best / CONFIG_FILE)
         return path
 
     @cached_property
     def weights(self) -> str:
-        """The SHA-256 of weights and configuration, which tells networks apart."""
+        """A digest of the tensors and the configuration, which tells networks apart."""
+        path = self.weights_file()
+        return network_digest(path, read_json_object(path.with_name(CONFIG_FILE), self.folder))
+
+    @cached_property
+    def former_weights(self) -> str:
+        """What `weights` was in versions that looked at the bytes of both files: answers that they kept are known by it."""
         path = self.weights_file()
         return hashlib.sha256(path.read_bytes() + path.with_name(CONFIG_FILE).read_bytes()).hexdigest()
 

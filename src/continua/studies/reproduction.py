@@ -11,6 +11,7 @@ import torch
 
 from continua.errors import ConfigError
 from continua.files import write_text
+from continua.reading import read_json_object
 from continua.report import (
     VERSION,
     Entry,
@@ -73,8 +74,7 @@ def reproduce(
 def study_entry(study: Study, scale: str, seeds: int, finding: Finding, wanted: Sequence[Wanted]) -> Entry:
     """What is published: the numbers, how they were made, what was reduced."""
     setting = study.setting(scale)
-    files = [run.run.environment for run in wanted if run.run.environment.is_file()]
-    environments = [json.loads(path.read_text("utf-8")) for path in files]
+    environments = [machine for run in wanted if (machine := run.run.machine)]
     environment = entry_environment(environments[0] if environments else describe_environment(torch.device("cpu"), 1))
     if wanted:
         environment |= {"precision": ", ".join(sorted({run.recipe.precision for run in wanted}))}
@@ -146,7 +146,7 @@ def _copy_run(run: Run, target: Path) -> Path:
     if recipe.encoder is not None:  # kept beside it, so that is where it is named
         kept = replace(recipe, encoder=(target.parent / Path(recipe.encoder).name).as_posix())
         write_text(target / run.config.name, write_yaml(kept))
-    environment = json.loads(run.environment.read_text("utf-8"))
+    environment = run.machine
     environment.pop("system", None)  # whose machine it was is nobody's business
     write_text(target / run.environment.name, json.dumps(environment, indent=2) + "\n")
     shutil.copytree(run.best, target / "best", dirs_exist_ok=True)
@@ -197,9 +197,9 @@ def largest(scales: Mapping[str, Written]) -> Written:
 
 def _read(path: Path, study: Study, scale: str) -> Entry:
     try:
-        data = json.loads(path.read_text("utf-8"))
+        data = read_json_object(path)
         return from_plain(Entry, data["entry"] if data.get("version") == VERSION else _upgraded(data, study, scale))
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
         raise ConfigError(f"{path} cannot be read ({error}); `continua reproduce {study.id} --scale {scale}` writes it again") from None
 
 

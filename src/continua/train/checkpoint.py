@@ -5,14 +5,15 @@ import io
 import pickle
 import re
 import warnings
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 
 from continua.errors import ContinuaError, ContinuaWarning
-from continua.files import Json
-from continua.models import write_synced
+from continua.files import ForeignFile, Json, read_below, refuse_links, write_synced
 
 KEPT = 2
 _NAME = re.compile(r"step-(\d+)\.pt")
@@ -29,18 +30,21 @@ def save_checkpoint(folder: Path, step: int, state: Mapping[str, object], spare:
     data = buffer.getbuffer()
     path = checkpoint_path(folder, step)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        refuse_links(folder.parent, folder).mkdir(parents=True, exist_ok=True)
         # The sum goes first: a .pt without one can then only be a foreign file, and a sum without a .pt is waste.
-        write_synced(_sum_of(path), f"{hashlib.sha256(data).hexdigest()}\n".encode())
-        write_synced(path, data)
+        write_synced(_sum_of(path), f"{hashlib.sha256(data).hexdigest()}\n".encode(), folder.parent)
+        write_synced(path, data, folder.parent)
     except OSError as error:
         earlier = checkpoints(folder)
         kept = f"the checkpoint before it is intact: {earlier[-1]}" if earlier else "there is no earlier one"
         raise CheckpointError(
             f"checkpoint {path} could not be written ({error}); {kept}. Make room or give write access, then --resume"
         ) from error
-    for old in checkpoints(folder)[:-KEPT]:
-        if spare is not None and old == checkpoint_path(folder, spare):
+    saved = checkpoints(folder)
+    # A later one is damaged: the training would have gone on from it. Kept, it would count as one of the two and cost us a whole one.
+    later = saved[saved.index(path) + 1 :]
+    for old in [*saved[: saved.index(path) + 1][:-KEPT], *later]:
+        if spare is not None and old == checkpoint_path(folder, spare) and old not in later:
             continue
         old.unlink(missing_ok=True)
         _sum_of(old).unlink(missing_ok=True)
@@ -49,7 +53,7 @@ def save_checkpoint(folder: Path, step: int, state: Mapping[str, object], spare:
 
 def load_last_checkpoint(folder: Path) -> tuple[Path, Json]:
     """The newest checkpoint that is whole; a damaged one is passed over with a warning."""
-    saved = checkpoints(folder)
+    saved = checkpoints(refuse_links(folder.parent, folder))
     if not saved:
         raise CheckpointError(f"{folder} holds no checkpoint to go on from; start the training anew")
     problems = []
@@ -65,20 +69,43 @@ def load_last_checkpoint(folder: Path) -> tuple[Path, Json]:
 def read_checkpoint(path: Path) -> Json:
     """Tensors and plain data of a file whose checksum is right."""
     try:
-        data = path.read_bytes()
-        expected = _sum_of(path).read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
+        data = read_below(path, path.parents[1])
+        expected = read_below(_sum_of(path), path.parents[1], 200).decode().strip()
+    except (OSError, UnicodeDecodeError, ForeignFile) as error:
         raise CheckpointError(f"checkpoint {path} cannot be read ({error})") from None
     if hashlib.sha256(data).hexdigest() != expected:
         raise CheckpointError(f"checkpoint {path} is damaged: its checksum differs from {_sum_of(path).name}")
+    _refuse_packed(data, path)
     try:
         state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
         reason = str(error).split("\n")[0]
         raise CheckpointError(f"checkpoint {path} holds more than tensors and plain data, and was not loaded ({reason})") from None
     if not isinstance(state, dict):
         raise CheckpointError(f"checkpoint {path} holds {type(state).__name__}, not the state of a training")
     return state
+
+
+@contextmanager
+def fitting_state(path: Path) -> Iterator[None]:
+    """Around the use of a checkpoint: one whose contents are not those of this training is an error that names it."""
+    try:
+        yield
+    except ContinuaError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, ArithmeticError) as error:
+        said = " ".join(str(error).split())[:300]
+        raise CheckpointError(
+            f"checkpoint {path} does not hold the state of this training ({type(error).__name__}: {said}); remove it to go on from the one "
+            "before, or train anew"
+        ) from error
+
+
+def plain_number(name: str, value: object) -> object:
+    """A counter, a time or a loss of a checkpoint; what else stands under its name is refused."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise ValueError(f"{name} is {type(value).__name__}, expected a number")
+    return value
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
@@ -89,6 +116,19 @@ def checkpoints(folder: Path) -> list[Path]:
     """Checkpoints in a folder, oldest first."""
     steps = {int(name[1]): path for path in folder.glob("step-*.pt") if (name := _NAME.fullmatch(path.name))}
     return [path for _, path in sorted(steps.items())]
+
+
+def _refuse_packed(data: bytes, path: Path) -> None:
+    """PyTorch writes its archives without compression; one that is compressed could unpack to any size."""
+    if not zipfile.is_zipfile(io.BytesIO(data)):
+        return  # torch.load says what it is instead
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            packed = [entry.filename for entry in archive.infolist() if entry.compress_type != zipfile.ZIP_STORED]
+    except (zipfile.BadZipFile, ValueError, LookupError, NotImplementedError):
+        packed = ["its list of files"]
+    if packed:
+        raise CheckpointError(f"checkpoint {path} is compressed or damaged ({packed[0]!r}), which no training writes; it was not loaded")
 
 
 def _sum_of(path: Path) -> Path:

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from continua.data import Batch, Loader
 from continua.errors import ContinuaError
-from continua.files import Json
-from continua.runs import Evaluation, Recipe, Run, costs, evaluate, identity, readable_errors, stored_identity
-from continua.train.checkpoint import checkpoint_path, load_last_checkpoint, save_checkpoint
+from continua.files import Json, refuse_links
+from continua.runs import Evaluation, Recipe, Run, costs, evaluate, identity, readable_errors, stored_identities
+from continua.train.checkpoint import checkpoint_path, fitting_state, load_last_checkpoint, plain_number, save_checkpoint
 from continua.train.metrics import EpochSums, Journal, Progress
 from continua.train.optimiser import AveragedWeights, Plateau, lr_factor, set_lr, sigmas
 from continua.train.step import Parts, StopSignal, TrainingStep, laid_out
@@ -196,13 +196,14 @@ class Training:
         """Only the first rank writes; all sums are over all ranks, so its state is everyone's."""
         self.good_step = self.good_step if self.high_losses else self.step
         if self.fabric.is_global_zero:
+            self.run.check_held()
             self._seconds()
             save_checkpoint(self.run.checkpoints, self.step, self.state(), spare=self.good_step)
         self._saved_at = time.monotonic()
 
     def state(self) -> Json:
         """Everything the rest of the training depends on, as tensors and plain data."""
-        plain = {name: getattr(self, name) for name in _PLAIN}
+        plain, metrics = {name: getattr(self, name) for name in _PLAIN}, self.run.metrics_bytes()
         return plain | {
             "identity": self.identity,
             "net": self.net.state_dict(),
@@ -211,27 +212,34 @@ class Training:
             "plateau": asdict(self.plateau),
             "sums": asdict(self.sums),
             "best": self.best,
-            "metrics_length": self.run.metrics_length(),
+            "metrics_length": len(metrics),
+            "metrics": torch.frombuffer(bytearray(metrics), dtype=torch.uint8) if metrics else torch.empty(0, dtype=torch.uint8),
             "random": torch.get_rng_state(),
         }
 
     def restore(self) -> str:
         """Go back to the last whole checkpoint; where that is, for people."""
         path, state = load_last_checkpoint(self.run.checkpoints)
-        if state["identity"] not in (self.identity, stored_identity(self.run)):
+        if state.get("identity") not in (self.identity, *stored_identities(self.run)):
             raise ContinuaError(f"{path} belongs to another recipe than {self.run.config}, which was changed since; start a new run")
+        with fitting_state(path):
+            self._take_over(state)
+        self._clock = time.monotonic()
+        return f"{path.name}: epoch {self.epoch + 1}, batch {self.batch}"
+
+    def _take_over(self, state: Json) -> None:
         for name in _PLAIN:
-            setattr(self, name, state.get(name, getattr(self, name)))  # a name that is new since the run began keeps its default
+            setattr(self, name, plain_number(name, state.get(name, getattr(self, name))))  # one that is new since keeps its default
         self.net.load_state_dict(state["net"])
         self.optimiser.load_state_dict(state["optimiser"])
         if self.average is not None:
             self.average.state = {name: value.to(self.fabric.device) for name, value in state["average"].items()}
         self.plateau, self.sums, self.best = Plateau(**state["plateau"]), EpochSums(**state["sums"]), state["best"]
         torch.set_rng_state(state["random"])
-        if self.fabric.is_global_zero:
+        if self.fabric.is_global_zero and "metrics" in state:
+            self.run.restore_metrics(state["metrics"].numpy().tobytes())
+        elif self.fabric.is_global_zero:  # of a version that kept no copy of them
             self.run.truncate_metrics(state["metrics_length"])
-        self._clock = time.monotonic()
-        return f"{path.name}: epoch {self.epoch + 1}, batch {self.batch}"
 
     def _seconds(self) -> float:
         now = time.monotonic()
@@ -260,8 +268,9 @@ class Training:
             "seconds": round(self._seconds(), 1),
         }
         if self.fabric.is_global_zero:
+            self.run.check_held()
             with readable_errors(self.run.best):
-                self.net.save_pretrained(self.run.best)
+                self.net.save_pretrained(refuse_links(self.run.folder, self.run.best))
             self.run.write_json(self.run.result_file, result)
         return result
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from continua.errors import ConfigError
-from continua.files import Json
+from continua.files import Json, refuse_links
 from continua.runs import Run
 from continua.train.step import StepResult
 
@@ -68,7 +68,8 @@ class Journal:
         self.run.append(line)
         if self._open_board is not None:
             # Opened with the first line: what an interrupted training wrote from this epoch on is then hidden, not shown twice.
-            self._board = self._board or self._open_board(str(self.run.folder / "tensorboard"), purge_step=line["epoch"])
+            place = refuse_links(self.run.folder, self.run.folder / "tensorboard")
+            self._board = self._board or self._open_board(str(place), purge_step=line["epoch"])
             for name, value in _scalars(line):
                 self._board.add_scalar(name, value, line["epoch"])
             self._board.flush()

@@ -18,7 +18,7 @@ from continua.data import DataSet, Loader, load
 from continua.errors import ConfigError, ContinuaError, ContinuaWarning
 from continua.files import Json
 from continua.machine import prepare_process
-from continua.runs import Recipe, Run, RunView, chosen_device, describe_environment, reported_split, resolve, run_folder, task_of
+from continua.runs import Recipe, Run, chosen_device, describe_environment, reported_split, resolve, run_folder, task_of
 from continua.train.loop import RunOptions, Training
 from continua.train.optimiser import build_optimiser
 from continua.train.step import Parts, StopSignal, trained_ode_blocks
@@ -71,6 +71,11 @@ def _carry_out(run: Run, recipe: Recipe, options: RunOptions, stop: StopSignal |
                 run.create(recipe)
             elif run.result is not None:
                 raise ConfigError(f"{run.folder} is finished; `continua evaluate {run.folder}` looks at it")
+            elif os.path.lexists(run.result_file) and not any(run.checkpoints.glob("step-*.pt")):
+                raise ConfigError(
+                    f"{run.result_file} is damaged, and {run.folder} has no checkpoints from which to end the run again; "
+                    "put the file back from a copy, or train anew with another --out"
+                )
             _lead(run, recipe, options, stop, fabric, new)
     _leave_in_order()
     return run
@@ -111,7 +116,7 @@ def _follow(run: Run, recipe: Recipe, options: RunOptions, stop: StopSignal | No
 
 
 def _warn_of_changes(run: Run, described: Json) -> None:
-    before = RunView(run.folder).environment
+    before = run.machine
     for name in ("threads", "ranks", "device"):
         if before and before.get(name) != described[name]:
             warnings.warn(

@@ -6,13 +6,14 @@ attentional transition, B: bottleneck. Rules 1–4 (§3.3) say when a block is a
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal, Self
 
 from continua.blocks import Style
 from continua.errors import ConfigError
 from continua.files import Json
+from continua.limits import STAGES
 from continua.models.config import ClassifierConfig, Options
 from continua.ode import find_method
 from continua.options import option
@@ -59,6 +60,7 @@ def parse_stages(stages: "str | Sequence[Sequence[int]]") -> Terms:
         raise ConfigError(
             f"stages={stages!r}; expected one term per period, stages × time-steps, each at least 1, such as '{EXAMPLE}'"
         ) from None
+    check_stages(pairs)
     return tuple((s, r) for s, r in pairs)
 
 
@@ -66,6 +68,13 @@ def _term(term: str) -> tuple[int, ...]:
     """(3, 2) from "3x2"; nothing where it is no term."""
     match = re.fullmatch(r"\s*(\d+)\s*[x×X]\s*(\d+)\s*", term)
     return tuple(map(int, match.groups())) if match else ()
+
+
+def check_stages(terms: Iterable[Sequence[int]]) -> None:
+    """Refuse periods of more stages or time-steps than a limit: the matrix of a step grows with their square."""
+    largest = max((number for term in terms for number in term), default=0)
+    if STAGES.exceeded(largest):
+        raise ConfigError(f"a period has {largest:,} stages or time-steps; {STAGES.advice()}")
 
 
 def plain_stages(terms: Terms) -> str:

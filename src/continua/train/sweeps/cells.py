@@ -1,14 +1,16 @@
 """A sweep: the file with the axes whose product is its cells, and how each cell is, from its run's files, its job and earlier commands."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from continua.errors import ConfigError, unknown_name
 from continua.files import Json
+from continua.limits import CELLS
+from continua.reading import UnreadableFile, parse_json, read_json_object
 from continua.runs import Recipe, Run, RunIndex, identity, load_recipe, merged, read_yaml, recipe_names, resolve, run_folder
 from continua.train.checkpoint import checkpoints
 
@@ -49,7 +51,8 @@ class Cell:
     def reached(self) -> "Reached":
         """How far its files say it is."""
         last = _last_epoch(self.run.metrics) or {"epoch": 0}
-        return Reached(last["epoch"], last.get("train_accuracy"), last_step(self.folder))
+        accuracy = last.get("train_accuracy")
+        return Reached(last["epoch"], accuracy if isinstance(accuracy, float | int) else None, last_step(self.folder))
 
 
 @dataclass(frozen=True)
@@ -75,10 +78,10 @@ def _last_epoch(metrics: Path) -> Json | None:
         return None
     for line in reversed(lines[:-1]):
         try:
-            numbers = json.loads(line)
-        except ValueError:
+            numbers = parse_json(line, metrics)
+        except UnreadableFile:
             continue
-        if numbers.get("event") == "epoch":
+        if isinstance(numbers, dict) and numbers.get("event") == "epoch" and isinstance(numbers.get("epoch"), int):
             return numbers
     return None
 
@@ -148,6 +151,7 @@ def _recipes(given: SweepFile, path: Path) -> Iterator[tuple[Json, Recipe]]:
     """Every cell's label (its place on each axis that has several) and recipe."""
     axes = {name: _entries(values, name, path) for key, name in AXES.items() if (values := getattr(given, key)) is not None}
     axes |= {str(name): _entries(values, str(name), path) for name, values in given.grid.items()}
+    _refuse_many(prod(len(entries) for entries in axes.values()), path)
     for point in product(*axes.values()):
         changes, base, label = merged({}, given.set), "", {}
         for (name, entries), entry in zip(axes.items(), point, strict=True):
@@ -164,11 +168,17 @@ def _recipes(given: SweepFile, path: Path) -> Iterator[tuple[Json, Recipe]]:
 
 def _entries(values: object, name: str, path: Path) -> Sequence[object]:
     if name == "seed" and isinstance(values, int) and not isinstance(values, bool):
+        _refuse_many(values, path)
         values = list(range(values))
     values = [values] if not isinstance(values, Sequence) or isinstance(values, str) else list(values)
     if not values:
         raise ConfigError(f"{path}: {name} is an empty list, so the sweep has no cells; give at least one value or leave it out")
     return values
+
+
+def _refuse_many(cells: int, path: Path) -> None:
+    if CELLS.exceeded(cells):
+        raise ConfigError(f"{path}: the sweep has {cells:,} cells or more; {CELLS.advice()}")
 
 
 def _entry(entry: object, name: str) -> tuple[object, Json]:
@@ -218,18 +228,24 @@ def read_statuses(sweep: Sweep, executor: "Executor | None" = None) -> list[Cell
     Which jobs had been submitted for them is in `job` and `on`.
     """
     try:
-        written = json.loads((sweep.folder / STATUS_FILE).read_text("utf-8"))
-    except (OSError, ValueError):
+        written = read_json_object(sweep.folder / STATUS_FILE, sweep.folder)
+    except UnreadableFile:  # also where there is none yet; which jobs there were is then forgotten, and runs are found by their files
         written = {}
     statuses = []
     for cell in sweep.cells:
-        known = written.get(cell.identity, {})
-        status = CellStatus(cell, **{key: known[key] for key in KEPT if key in known})
+        status = CellStatus(cell, **_remembered(written.get(cell.identity)))
         status.rest()
         statuses.append(status)
     if executor is not None:
         ask_after_jobs(statuses, executor)
     return statuses
+
+
+def _remembered(known: object) -> Json:
+    """What an earlier command wrote of a cell, as far as it is what such a command writes."""
+    kinds: Mapping[str, type] = {"job": str, "on": str, "failures": int, "step": int, "error": str}
+    known = known if isinstance(known, Mapping) else {}
+    return {key: known[key] for key in KEPT if key in known and (known[key] is None or isinstance(known[key], kinds[key]))}
 
 
 def ask_after_jobs(statuses: Sequence[CellStatus], executor: "Executor") -> list[str]:

@@ -1,0 +1,89 @@
+"""What may stand in the small files of a run: a result, a line of metrics, the machine it ran on. What does not fit is called damaged.
+
+Names that are not known here are let through: a later version may write more.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from continua.files import Json
+from continua.reading import read_json_lines, read_json_object, unreadable
+
+REMEDY = "it is damaged; `continua train --resume RUN` writes it again where the run has its checkpoints"
+
+
+def read_result(path: Path, root: Path) -> Json:
+    """result.json of a run."""
+    data = read_json_object(path, root, REMEDY)
+    _check(data, _RESULT, path)
+    return data
+
+
+def read_metrics(path: Path, root: Path) -> list[Json]:
+    """metrics.jsonl of a run, every line checked."""
+    lines = read_json_lines(path, root, REMEDY)
+    for number, line in enumerate(lines, 1):
+        where = f"{path}, line {number}"
+        _check(line, _LINE, where)
+        missing = [name for name in _EPOCH if name not in line] if line.get("event") == "epoch" else []
+        if missing:
+            raise unreadable(where, f"the line of an epoch has no {missing[0]!r}", REMEDY)
+    return lines
+
+
+def read_environment(path: Path, root: Path) -> Json:
+    """environment.json of a run."""
+    data = read_json_object(path, root, "it is damaged; the next --resume of the run writes it again")
+    _check(data, {"packages": _by_name}, path)
+    return data
+
+
+def _check(data: Mapping[str, Any], kinds: "Mapping[str, Callable[[Any], bool]]", where: object) -> None:
+    for name, value in data.items():
+        fits = kinds.get(name, _anything)
+        if not fits(value):
+            raise unreadable(where, f"{name} is {str(value)[:60]!r}, expected {_WORDS.get(fits, 'another value')}", REMEDY)
+
+
+def _anything(value: Any) -> bool:
+    return True
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _number(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _numbers(value: Any) -> bool:
+    return isinstance(value, list) and all(_number(item) and item is not None for item in value)
+
+
+def _by_name(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _scales(value: Any) -> bool:
+    """σ of each layer: one number, or the least, the mean and the largest."""
+    return isinstance(value, dict) and all(
+        (_number(item) and item is not None) or (_numbers(item) and len(item) == 3) for item in value.values()
+    )
+
+
+_WORDS = {_text: "text", _count: "a whole number", _number: "a number", _numbers: "a list of numbers", _scales: "numbers by layer"}
+_WORDS |= {_by_name: "values by name"}
+_RESULT = dict.fromkeys(("identity", "model", "data", "selection"), _text)
+_RESULT |= dict.fromkeys(("parameters", "epoch", "test_images"), _count)
+_RESULT |= dict.fromkeys(("test_loss", "test_accuracy", "test_failed", "seconds"), _number)
+_LINE = {"event": _text, "epoch": _count, "step": _count, "batch": _count, "sigma": _scales}
+_LINE |= dict.fromkeys(("nfe", "nfe_backward", "rejected"), _numbers)
+_SHOWN = [f"{split}_{what}" for split in ("train", "holdout", "test") for what in ("loss", "accuracy", "failed")]
+_LINE |= dict.fromkeys((*_SHOWN, "lr", "loss", "penalty", "gradient_norm", "images", "skipped", "images_per_second", "seconds"), _number)
+_EPOCH = ("epoch", "loss", "nfe", "sigma")
