@@ -19,6 +19,11 @@ def broadcast_time(t: Tensor, h: Tensor) -> Tensor:
     return t if t.ndim == 0 else t.reshape(-1, *(1,) * (h.ndim - 1))
 
 
+def time_dtype(y: Tensor) -> torch.dtype:
+    """The type in which f is given its time."""
+    return torch.float64 if y.dtype == torch.float64 else torch.float32
+
+
 _replaying = False
 
 
@@ -48,7 +53,7 @@ class Rate:
         self.calls = 0
         self.dtypes = tuple(part.dtype for part in y0)
         self.device = y0[0].device
-        self.time_dtype = torch.float64 if y0[0].dtype == torch.float64 else torch.float32
+        self.time_dtype = time_dtype(y0[0])
         self._on_step = getattr(f, "on_step", None)
         kind = self.device.type
         self._autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
