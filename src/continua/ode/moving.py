@@ -67,7 +67,7 @@ def _offset(time: Tensor) -> Tensor:
 
 
 def _nudge(f: Field, y: State, t: Tensor, single: bool, sign: float) -> State:
-    """y carried along the flow over the offset of t (against it with sign −1): 0 by the midpoint rule, so right in second derivatives too."""
+    """y carried along the flow (against it with sign −1) over the offset of t, by the midpoint rule: right in second derivatives too."""
     rate, offset, still = Rate(f, y, single), _offset(t), t.detach()
 
     def carried(k: State, share: float) -> State:

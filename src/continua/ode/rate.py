@@ -6,9 +6,11 @@ from typing import TypeGuard
 
 import torch
 from torch import Tensor, nn
+from torch._C._functorch import TransformType, get_interpreter_stack  # pyright: ignore[reportMissingModuleSource]
 from torch.autograd.graph import Node
 
 from continua.errors import ConfigError
+from continua.native import is_transforming
 from continua.ode.solution import State, Time
 
 Field = Callable[..., "Tensor | tuple[Tensor, ...]"]  # f(t, y): a tensor for a tensor, a tuple for a tuple
@@ -22,6 +24,13 @@ def broadcast_time(t: Tensor, h: Tensor) -> Tensor:
 def time_dtype(y: Tensor) -> torch.dtype:
     """The type in which f is given its time."""
     return torch.float64 if y.dtype == torch.float64 else torch.float32
+
+
+def sees_no_numbers() -> bool:
+    """Whether the numbers in tensors cannot be looked at: while a graph is recorded, and under `vmap`."""
+    if torch.compiler.is_compiling():
+        return True
+    return is_transforming() and any(layer.key() == TransformType.Vmap for layer in get_interpreter_stack() or ())
 
 
 _replaying = False

@@ -8,7 +8,8 @@ from typing import Literal, Never
 import torch
 from torch import Tensor
 
-from continua.errors import ContinuaWarning
+from continua.errors import ConfigError, ContinuaWarning
+from continua.native import is_transforming
 from continua.ode.checking import check_state, check_times, end_times, per_sample, times_per_sample
 from continua.ode.config import SolverConfig
 from continua.ode.control import Per, StepControl
@@ -22,6 +23,7 @@ from continua.ode.rate import Field, Rate, RelativeTime, parameters_of, time_dty
 from continua.ode.sample import SampleCounts, SampleSteps
 from continua.ode.solution import Solution, State, Stats, Status, Time
 from continua.ode.stepper import ExplicitStepper
+from continua.ode.surroundings import for_transforms, transformed, why_not_compiled
 from continua.ode.tableau import Tableau
 
 
@@ -84,8 +86,41 @@ def solve_with(
     """`solve` with its keywords in a `SolverConfig`.
 
     Under `torch.compile` and `torch.export`, fixed explicit steps become one graph: checks that look at numbers are left out, and
-    `status` is empty.
+    `status` is empty. Other solves run outside the graph. Inside `torch.func` and forward mode, a checkpointed gradient is direct.
     """
+    options = dict(save_at=save_at, dense=dense, params=params)
+    if torch.compiler.is_compiling():
+        return _compiled(config, f, y0, t0, t1, options)
+    if is_transforming():
+        config = for_transforms(config)
+        return transformed(lambda: solve_eagerly(config, f, y0, t0, t1, **options))
+    return solve_eagerly(config, f, y0, t0, t1, **options)
+
+
+def _compiled(
+    config: SolverConfig, f: Field, y0: "Tensor | State", t0: "float | Tensor", t1: "float | Tensor", options: Options
+) -> Solution:
+    problem = why_not_compiled(config, (*check_state(y0), *parameters_of(f, options["params"])))
+    if problem is None:
+        return solve_eagerly(config, f, y0, t0, t1, **options)
+    if torch.compiler.is_exporting():
+        raise ConfigError(problem)
+    from continua.ode.outside import solve_outside  # imports the compiler, which is slow
+
+    return solve_outside(config, f, y0, t0, t1, **options)
+
+
+def solve_eagerly(
+    config: SolverConfig,
+    f: Field,
+    y0: "Tensor | State",
+    t0: "float | Tensor",
+    t1: "float | Tensor",
+    save_at: "Sequence[float] | Tensor | None",
+    dense: bool,
+    params: Sequence[Tensor] | None,
+) -> Solution:
+    """The solve itself, wherever it may run."""
     single = isinstance(y0, Tensor)
     state = check_state(y0)
     start, end = end_times(t0, t1, state)
