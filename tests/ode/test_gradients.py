@@ -361,15 +361,6 @@ def test_direct_can_be_differentiated_twice():
 
 
 @pytest.mark.parametrize("gradient", ["checkpoint", "reversible", "adjoint"])
-def test_the_others_refuse_to_be_differentiated_twice(gradient):
-    field, y0 = VectorField(), rand(2, 3).requires_grad_()
-    y1 = solve(field, y0, 0.0, 1.0, method="rk4", steps=2, gradient=gradient).y1
-    (first,) = torch.autograd.grad(y1.square().sum(), y0, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        first.sum().backward()
-
-
-@pytest.mark.parametrize("gradient", ["checkpoint", "reversible", "adjoint"])
 @pytest.mark.parametrize("grown", [False, True])
 def test_a_closure_gets_gradients_for_the_tensors_it_names(gradient, grown):
     """Leaves, or tensors computed from leaves outside the solve."""
@@ -481,7 +472,8 @@ def test_the_end_time_has_the_right_second_derivatives_under_direct():
     def f(t, y):
         return w * torch.sin(y) + t**2
 
-    y1 = solve(f, y0, 0.0, t1, method="rk4", steps=4, gradient="direct", params=[w]).y1.sum()
+    # Fixed steps are functions of t1: those of a method whose error is nothing against what is compared.
+    y1 = solve(f, y0, 0.0, t1, method="dopri8", steps=8, gradient="direct", params=[w]).y1.sum()
     first, of_w = torch.autograd.grad(y1, (t1, w), create_graph=True)
     again, mixed = torch.autograd.grad(first, (t1, w))
     # dy1/dt1 = f, d²y1/dt1² = ∂f/∂t + ∂f/∂y f, d²y1/dt1 dw = ∂f/∂w + ∂f/∂y dy1/dw

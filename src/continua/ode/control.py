@@ -1,6 +1,6 @@
 """How steps are chosen: the error of a step, Hairer's first step, and the law that turns an error into the next step."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import isfinite
 from typing import TYPE_CHECKING, Literal
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from continua.errors import ConfigError
-from continua.native import native_error_rms
+from continua.native import is_transforming, native_error_rms
 from continua.ode.plain import Options, Plain, build, is_whole, plain_differences
 from continua.ode.solution import State, Time
 from continua.ode.stepper import combine
@@ -149,7 +149,7 @@ def first_step(integration: "Integration", f0: State, per_sample: bool) -> Tenso
     steepest = torch.maximum(d1, d2)
     h1 = torch.where(steepest <= 1e-15, (h0 * 1e-3).clamp(min=1e-6), (0.01 / steepest.clamp(min=TINY)) ** (1 / p.stepper.order))
     # A non-finite rate of change gives no step: any will do, the loop then finds and names the sample.
-    return torch.minimum(100 * h0, h1).minimum(span.abs()).nan_to_num(nan=1e-6)
+    return torch.minimum(100 * h0, h1).minimum(span.abs()).nan_to_num(nan=1e-6).detach()  # forward mode knows no `no_grad`
 
 
 def rms(parts: Sequence[Tensor], per_sample: bool) -> Tensor:
@@ -172,6 +172,8 @@ def error_ratio(error: State, y0: State, y1: State, rtol: float, atol: float, pe
         ratio = native_error_rms(error[0], y0[0], y1[0], rtol, atol)
         if ratio is not None:
             return ratio
+    if is_transforming():  # the choice of steps is not differentiated, and `out=` below is unknown there
+        return rms([(e / (atol + rtol * torch.maximum(a.abs(), b.abs()))) for e, a, b in _without_tangents(error, y0, y1)], per_sample)
     scaled = []
     for e, before, after in zip(error, y0, y1, strict=False):
         # Few temporaries: on a CPU the pages of a fresh large tensor cost more than the arithmetic on it.
@@ -181,3 +183,8 @@ def error_ratio(error: State, y0: State, y1: State, rtol: float, atol: float, pe
         torch.add(torch.tensor(atol, dtype=scale.dtype), scale, alpha=rtol, out=scale)
         scaled.append(torch.div(e, scale, out=scale))
     return rms(scaled, per_sample)
+
+
+def _without_tangents(*states: State) -> Iterator[tuple[Tensor, ...]]:
+    for parts in zip(*states, strict=False):
+        yield tuple(part.detach() for part in parts)

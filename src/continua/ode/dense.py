@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from continua.errors import ConfigError
+from continua.ode.moving import moves
 from continua.ode.rate import broadcast_time
 from continua.ode.solution import State, Time, pick
 from continua.ode.stepper import Step, combine
@@ -25,6 +26,17 @@ def stage_weights(tableau: Tableau, theta: Fraction) -> list[Fraction]:
             value = (value + coefficient) * theta
         weights.append(value)
     return weights
+
+
+def stage_slopes(tableau: Tableau, theta: Fraction) -> list[Fraction]:
+    """b_i'(θ) of every stage: how fast a state between steps moves with θ."""
+    slopes: list[Fraction] = []
+    for coefficients in tableau.interpolant:
+        value = 0.0 * theta
+        for power in reversed(range(len(coefficients))):
+            value = value * theta + (power + 1) * coefficients[power]
+        slopes.append(value)
+    return slopes
 
 
 def between(tableau: Tableau, step: Step, theta: Time) -> State:
@@ -53,19 +65,21 @@ class Save:
 class Saver:
     """Collects ys at the asked times while steps go by. `saves[i]` lists what lies in step i.
 
-    Times are a list shared by the batch, or a (time, batch) tensor in float64 on the clock of the solve.
+    Times are a list shared by the batch, or a (time, batch) tensor in float64 on the clock of the solve. `moving` are the same times with
+    their graph, (time,) or (time, batch), where somebody differentiates them: those at the start then count as 0 of the first step.
     """
 
-    def __init__(self, tableau: Tableau, times: "list[float] | Tensor", y0: State, t0: Time) -> None:
-        self.tableau, self.times = tableau, times
+    def __init__(self, tableau: Tableau, times: "list[float] | Tensor", y0: State, t0: Time, moving: Tensor | None = None) -> None:
+        self.tableau, self.times, self.moving = tableau, times, moving
         self.saves: list[list[Save]] = []
         count = len(times)
         if isinstance(times, Tensor):
             at_start = times == t0
+            self.waiting = at_start  # of samples that have not moved yet
             self.ys = [[torch.where(broadcast_time(at_start[j], part), part, torch.nan) for part in y0] for j in range(count)]
         else:
             self.ys = [[part if time == t0 else torch.full_like(part, torch.nan) for part in y0] for time in times]
-            self._next = sum(time == t0 for time in times)
+            self._next = 0 if moving is not None else sum(time == t0 for time in times)
 
     def take(self, step: Step) -> None:
         """Fill in the times that this step passes."""
@@ -83,7 +97,8 @@ class Saver:
         while self._next < len(times) and _passed(times[self._next], step):
             slot, self._next = self._next, self._next + 1
             theta = 1.0 if times[slot] == step.t_next else float((times[slot] - step.t) / step.h)
-            self.ys[slot] = list(step.y1 if theta == 1.0 else between(self.tableau, step, theta))
+            state = step.y1 if theta == 1.0 else step.y0 if theta == 0.0 else between(self.tableau, step, theta)
+            self.ys[slot] = list(self._moved(state, step, theta, slot, None))
             saves.append(Save(slot, theta, None))
         return saves
 
@@ -92,15 +107,39 @@ class Saver:
         theta = (times - step.t) / step.h
         theta = torch.where(times == step.t_next, 1.0, theta)
         inside = (theta > 0) & (theta <= 1) & (step.t_next != step.t)  # without length: already there at the start
+        if self.moving is not None:
+            inside = inside | self._leaving(step)
         saves = []
         for slot in inside.any(1).nonzero().flatten().tolist():
             rows = inside[slot].nonzero().flatten()
             part_of = _rows_of(step, rows)
             state = between(self.tableau, part_of, theta[slot, rows])
             target = rows if step.rows is None else step.rows[rows]
+            state = self._moved(state, part_of, theta[slot, rows], slot, target)
             self.ys[slot] = [full.index_copy(0, target, part) for full, part in zip(self.ys[slot], state, strict=True)]
             saves.append(Save(slot, theta[slot, rows], rows))
         return saves
+
+    def _leaving(self, step: Step) -> Tensor:
+        """Asked times at the start, of samples that this step moves first."""
+        if step.rows is None:
+            leaving, self.waiting = self.waiting, torch.zeros_like(self.waiting)
+        else:
+            leaving, self.waiting = self.waiting[:, step.rows], self.waiting.index_fill(1, step.rows, False)
+        return leaving
+
+    def _moved(self, state: State, step: Step, theta: Time, slot: int, rows: Tensor | None) -> State:
+        """The same state as a function of its time also: the polynomial at θ minus itself, which is 0 and has its derivatives."""
+        if self.moving is None or not moves(self.moving):
+            return state
+        time = self.moving[slot] if rows is None else self.moving[slot, rows]
+        weights = stage_weights(self.tableau, theta + (time - time.detach()) / step.h)
+        still = stage_weights(self.tableau, theta)
+        parts = list(state)
+        for moved, weight, stage in zip(weights, still, step.stages, strict=True):
+            change = (moved - weight) * step.h
+            parts = [part + broadcast_time(change, part).to(part.dtype) * k for part, k in zip(parts, stage, strict=True)]
+        return tuple(parts)
 
 
 def _passed(time: float, step: Step) -> bool:
@@ -155,5 +194,5 @@ class DenseOutput:
 
 def relative_times(times: Tensor, t0: Time, t1: Time) -> Tensor:
     """(time, batch) on the clock s ∈ [0, 1] of each sample; 0 for samples that do not move."""
-    length = torch.as_tensor(t1 - t0)
+    length = torch.as_tensor(t1 - t0, dtype=torch.float64)
     return (times - t0) / torch.where(length == 0, 1.0, length)

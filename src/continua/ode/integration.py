@@ -15,7 +15,7 @@ from torch import Tensor
 
 from continua.ode.control import NextStep, error_ratio, first_step, rms
 from continua.ode.dense import DenseOutput, Saver
-from continua.ode.rate import Rate, probe
+from continua.ode.rate import Rate, probe, sees_no_numbers
 from continua.ode.solution import Solution, State, Stats, Status, StepLog, Time, failure
 from continua.ode.stepper import Attempt, Step, Stepper
 
@@ -79,8 +79,9 @@ class AcceptedSteps(ABC):
         self.integration = integration
         self.y = integration.y0
         self.stats = Stats() if stats is None else stats
-        # A compiled solve looks at no numbers, so it claims nothing; and its batch may be of any size.
-        self.status: tuple[Status, ...] = () if torch.compiler.is_compiling() else (Status.SUCCESS,) * integration.batch
+        # A compiled or mapped solve looks at no numbers, so it claims nothing; and its batch may be of any size.
+        self.blind = sees_no_numbers()
+        self.status: tuple[Status, ...] = () if self.blind else (Status.SUCCESS,) * integration.batch
 
     @abstractmethod
     def accepted(self) -> Iterator[Step]:
@@ -146,13 +147,13 @@ class FixedSteps(AcceptedSteps):
                 self._fail(attempt.failed.status, t, h, attempt.failed.samples)
                 self.count = index
                 break
-            if not torch.compiler.is_compiling():
+            if not self.blind:
                 self._note(t, t_next, attempt)
             step = Step(index, t, t_next, self.y, attempt.y1, attempt.stages)
             self.y, t, first = attempt.y1, t_next, p.stepper.next_first(attempt)
             yield step
         self._count(p.rate.calls - calls + (p.first is not None), h)
-        if not torch.compiler.is_compiling():
+        if not self.blind:
             self._check(h)
 
     def _count(self, nfe: int, h: Time) -> None:

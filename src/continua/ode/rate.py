@@ -6,9 +6,11 @@ from typing import TypeGuard
 
 import torch
 from torch import Tensor, nn
+from torch._C._functorch import TransformType, get_interpreter_stack  # pyright: ignore[reportMissingModuleSource]
 from torch.autograd.graph import Node
 
 from continua.errors import ConfigError
+from continua.native import is_transforming
 from continua.ode.solution import State, Time
 
 Field = Callable[..., "Tensor | tuple[Tensor, ...]"]  # f(t, y): a tensor for a tensor, a tuple for a tuple
@@ -17,6 +19,18 @@ Field = Callable[..., "Tensor | tuple[Tensor, ...]"]  # f(t, y): a tensor for a 
 def broadcast_time(t: Tensor, h: Tensor) -> Tensor:
     """t shaped to multiply or add to h: a 0-d t stays, a (batch,) t becomes (batch, 1, ..., 1)."""
     return t if t.ndim == 0 else t.reshape(-1, *(1,) * (h.ndim - 1))
+
+
+def time_dtype(y: Tensor) -> torch.dtype:
+    """The type in which f is given its time."""
+    return torch.float64 if y.dtype == torch.float64 else torch.float32
+
+
+def sees_no_numbers() -> bool:
+    """Whether the numbers in tensors cannot be looked at: while a graph is recorded, and under `vmap`."""
+    if torch.compiler.is_compiling():
+        return True
+    return is_transforming() and any(layer.key() == TransformType.Vmap for layer in get_interpreter_stack() or ())
 
 
 _replaying = False
@@ -48,7 +62,7 @@ class Rate:
         self.calls = 0
         self.dtypes = tuple(part.dtype for part in y0)
         self.device = y0[0].device
-        self.time_dtype = torch.float64 if y0[0].dtype == torch.float64 else torch.float32
+        self.time_dtype = time_dtype(y0[0])
         self._on_step = getattr(f, "on_step", None)
         kind = self.device.type
         self._autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None

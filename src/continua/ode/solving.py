@@ -2,23 +2,28 @@
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, Never
 
 import torch
 from torch import Tensor
 
 from continua.errors import ConfigError, ContinuaWarning
+from continua.native import is_transforming
+from continua.ode.checking import check_state, check_times, end_times, per_sample, times_per_sample
 from continua.ode.config import SolverConfig
 from continua.ode.control import Per, StepControl
 from continua.ode.dense import DenseOutput, Saver, relative_times
 from continua.ode.gradients import Gradient
 from continua.ode.implicit import Implicit, ImplicitStepper
 from continua.ode.integration import BatchSteps, Integration
+from continua.ode.moving import attach_end, attach_saved, attach_start, moves, with_graph
 from continua.ode.plain import Options, refuse_unknown
-from continua.ode.rate import Field, Rate, RelativeTime, are_tensors, broadcast_time, parameters_of
+from continua.ode.rate import Field, Rate, RelativeTime, parameters_of, time_dtype
 from continua.ode.sample import SampleCounts, SampleSteps
 from continua.ode.solution import Solution, State, Stats, Status, Time
 from continua.ode.stepper import ExplicitStepper
+from continua.ode.surroundings import for_transforms, transformed, why_not_compiled
 from continua.ode.tableau import Tableau
 
 
@@ -81,51 +86,98 @@ def solve_with(
     """`solve` with its keywords in a `SolverConfig`.
 
     Under `torch.compile` and `torch.export`, fixed explicit steps become one graph: checks that look at numbers are left out, and
-    `status` is empty.
+    `status` is empty. Other solves run outside the graph. Inside `torch.func` and forward mode, a checkpointed gradient is direct.
     """
+    options = dict(save_at=save_at, dense=dense, params=params)
+    if torch.compiler.is_compiling():
+        return _compiled(config, f, y0, t0, t1, options)
+    if is_transforming():
+        config = for_transforms(config)
+        return transformed(lambda: solve_eagerly(config, f, y0, t0, t1, **options))
+    return solve_eagerly(config, f, y0, t0, t1, **options)
+
+
+def _compiled(
+    config: SolverConfig, f: Field, y0: "Tensor | State", t0: "float | Tensor", t1: "float | Tensor", options: Options
+) -> Solution:
+    problem = why_not_compiled(config, (*check_state(y0), *parameters_of(f, options["params"])))
+    if problem is None:
+        return solve_eagerly(config, f, y0, t0, t1, **options)
+    if torch.compiler.is_exporting():
+        raise ConfigError(problem)
+    from continua.ode.outside import solve_outside  # imports the compiler, which is slow
+
+    return solve_outside(config, f, y0, t0, t1, **options)
+
+
+def solve_eagerly(
+    config: SolverConfig,
+    f: Field,
+    y0: "Tensor | State",
+    t0: "float | Tensor",
+    t1: "float | Tensor",
+    save_at: "Sequence[float] | Tensor | None",
+    dense: bool,
+    params: Sequence[Tensor] | None,
+) -> Solution:
+    """The solve itself, wherever it may run."""
     single = isinstance(y0, Tensor)
-    state = _check_state(y0)
-    start, end = _end_times(t0, t1, state)
-    times = _check_times(save_at, start, end, state[0].shape[0])
+    state = check_state(y0)
+    start, end = end_times(t0, t1, state)
+    times = check_times(save_at, start, end, state[0].shape[0])
     tensors = parameters_of(f, params)
     if not torch.compiler.is_compiling():
         _warn_of_noise(config, state)
-    state = _attach_start(f, state, t0, single)
     if _no_way_to_go(start, end):
+        state = attach_start(f, state, t0, single)
         solution = _nothing_to_do(config, state, times, single, DenseOutput(config.tableau, state, start, end, False) if dense else None)
-        shown = None if save_at is None else torch.as_tensor(save_at)
+        solution.ts = None if save_at is None else torch.as_tensor(save_at)
+        return attach_saved(f, attach_end(f, solution, t1), save_at)
+    asked = _Asked(start, end, times, dense)
+    if moves(save_at) and config.gradient.exact_times:
+        asked.moving = with_graph(times if times is not None else [], save_at, state[0].device)
+    if config.steps is not None and config.gradient.exact_times and (moves(t0) or moves(t1)):
+        asked.ends = (with_graph(start, t0, state[0].device), with_graph(end, t1, state[0].device))
+        solution = config.gradient.integrate(_integration(config, f, state, asked, tensors, single))
+        _in_units_of_t(solution.stats, asked, config.control.per == "sample", state[0].shape[0])
     else:
-        integration = _integration(config, f, state, start, end, times, dense, tensors, single)
-        solution = config.gradient.integrate(integration)
-        rate = integration.rate
-        shown = None if save_at is None else torch.as_tensor(save_at, dtype=rate.time_dtype, device=rate.device)
-    solution.ts = shown
-    return _attach_end(f, solution, t1, keep_graph=config.gradient.keeps_graph)
+        integration = _integration(config, f, attach_start(f, state, t0, single), asked, tensors, single)
+        solution = attach_end(f, config.gradient.integrate(integration), t1)
+    solution.ts = None if save_at is None else torch.as_tensor(save_at, dtype=time_dtype(state[0]), device=state[0].device)
+    return solution if config.gradient.exact_times else attach_saved(f, solution, save_at)
 
 
-def _integration(
-    config: SolverConfig,
-    f: Field,
-    y0: State,
-    t0: Time,
-    t1: Time,
-    times: "list[float] | Tensor | None",
-    dense: bool,
-    params: State,
-    single: bool,
-) -> Integration:
+@dataclass
+class _Asked:
+    """What is asked of a solve: its interval, the times to save, each with its graph where somebody differentiates it."""
+
+    t0: Time
+    t1: Time
+    times: "list[float] | Tensor | None"
+    dense: bool
+    moving: Tensor | None = None  # the times to save
+    ends: tuple[Tensor, Tensor] | None = None  # t0 and t1, where the steps are to be functions of them
+
+
+def _integration(config: SolverConfig, f: Field, y0: State, asked: _Asked, params: State, single: bool) -> Integration:
     """The pieces of one solve, put together from its configuration."""
-    tableau, per_sample = config.tableau, config.control.per == "sample"
-    if per_sample or ((times is not None or dense) and tableau.order > 2):
+    t0, t1, times, moving = asked.t0, asked.t1, asked.times, asked.moving
+    tableau, each = config.tableau, config.control.per == "sample"
+    if each or ((times is not None or asked.dense) and tableau.order > 2):
         tableau = tableau.with_end_stage()
     interval, relative = (t0, t1), False
-    if per_sample:
-        t0, t1 = interval = (_per_sample(t0, y0), _per_sample(t1, y0))
-        times = None if times is None else _times_per_sample(times, y0)
-    elif isinstance(t0, Tensor) and isinstance(t1, Tensor):
-        f, relative = RelativeTime(f, t0, t1), True
-        times = None if times is None else relative_times(_times_per_sample(times, y0), t0, t1)
+    if asked.ends is not None or (not each and isinstance(t0, Tensor) and isinstance(t1, Tensor)):
+        start, end = asked.ends or (t0, t1)
+        f, relative = RelativeTime(f, torch.as_tensor(start), torch.as_tensor(end)), True
+        params = (*params, *(time for time in (start, end) if moves(time)))
+        if times is not None and (moving is not None or asked.ends is not None):
+            moving = relative_times(with_graph(times, None, y0[0].device) if moving is None else moving, start, end)
+        times = None if times is None else _on_common_clock(times, t0, t1)
         t0, t1 = 0.0, 1.0
+    elif each:
+        t0, t1 = interval = (per_sample(t0, y0), per_sample(t1, y0))
+        times = None if times is None else times_per_sample(times, y0)
+        moving = None if moving is None else times_per_sample(moving if moving.ndim == 2 else moving[:, None], y0)
     return Integration(
         rate=Rate(f, y0, single),
         stepper=ExplicitStepper(tableau) if tableau.explicit else ImplicitStepper(tableau, config.implicit),
@@ -133,49 +185,36 @@ def _integration(
         y0=y0,
         t0=t0,
         t1=t1,
-        loop=None if config.steps is not None else SampleSteps if per_sample else BatchSteps,
-        params=params,
-        saver=None if times is None else Saver(tableau, times, y0, t0),
-        dense=DenseOutput(tableau, y0, *interval, relative=relative) if dense else None,
+        loop=None if config.steps is not None else SampleSteps if each else BatchSteps,
+        params=params if moving is None else (*params, moving),
+        saver=None if times is None else Saver(tableau, times, y0, t0, moving),
+        dense=DenseOutput(tableau, y0, *interval, relative=relative) if asked.dense else None,
     )
 
 
-def _per_sample(time: Time, y0: State) -> Tensor:
-    """A number for the batch as one per sample."""
-    return torch.as_tensor(time, dtype=torch.float64, device=y0[0].device).expand(len(y0[0]))
+def _on_common_clock(times: "list[float] | Tensor", t0: Time, t1: Time) -> "list[float] | Tensor":
+    if isinstance(times, Tensor):
+        return relative_times(times, t0, t1)
+    return relative_times(torch.tensor(times, dtype=torch.float64), t0, t1).tolist()
 
 
-def _times_per_sample(times: "list[float] | Tensor", y0: State) -> Tensor:
-    """Asked times as (time, batch) in float64."""
-    wide = times if isinstance(times, Tensor) else torch.tensor(times, dtype=torch.float64, device=y0[0].device)[:, None]
-    return wide.expand(-1, len(y0[0]))
-
-
-def _attach_start(f: Field, y0: State, t0: "float | Tensor", single: bool) -> State:
-    """Makes y1 depend on t0: moving the start by δ is starting at y0 − δ f(t0, y0)."""
-    if not (isinstance(t0, Tensor) and t0.requires_grad and torch.is_grad_enabled()):
-        return y0
-    return _nudge(f, y0, t0, single, sign=-1.0, keep_graph=False)
-
-
-def _attach_end(f: Field, solution: Solution, t1: "float | Tensor", keep_graph: bool) -> Solution:
-    """Makes y1 depend on t1: dy1/dt1 = f(t1, y1)."""
-    if isinstance(t1, Tensor) and t1.requires_grad and torch.is_grad_enabled():
-        if isinstance(solution.y1, Tensor):
-            (solution.y1,) = _nudge(f, (solution.y1,), t1, True, sign=1.0, keep_graph=keep_graph)
-        else:
-            solution.y1 = _nudge(f, solution.y1, t1, False, sign=1.0, keep_graph=keep_graph)
-    return solution
-
-
-def _nudge(f: Field, y: State, t: Tensor, single: bool, sign: float, keep_graph: bool) -> State:
-    rate, offset = Rate(f, y, single), t - t.detach()
-    with torch.set_grad_enabled(keep_graph):
-        k = rate(t.detach(), y)
-        if keep_graph:  # the midpoint rule over `offset`, which is 0, also has the right second derivative
-            half = tuple(part + 0.5 * broadcast_time(offset, part).to(part.dtype) * slope for part, slope in zip(y, k, strict=True))
-            k = rate(t.detach() + 0.5 * offset, half)
-    return tuple(part + sign * broadcast_time(offset, part).to(part.dtype) * slope for part, slope in zip(y, k, strict=True))
+def _in_units_of_t(stats: Stats, asked: _Asked, each: bool, batch: int) -> None:
+    """Statistics of fixed steps on the common clock as they are elsewhere."""
+    length = asked.t1 - asked.t0
+    if isinstance(length, Tensor) and not each:
+        return
+    stats.first_step, stats.last_step = stats.first_step * length, stats.last_step * length
+    log = stats.steps
+    if each:
+        ones = torch.ones(batch, dtype=torch.int64, device=length.device if isinstance(length, Tensor) else None)
+        stats.nfe, stats.accepted, stats.rejected, stats.nfe_backward = (n * ones for n in (stats.nfe, stats.accepted, 0, 0))
+        stats.first_step, stats.last_step = stats.first_step * ones, stats.last_step * ones
+    if log is not None:
+        rows = batch if each else 1
+        t0, size = (torch.as_tensor(t, dtype=torch.float64).cpu().expand(rows) for t in (asked.t0, length))
+        log.t, log.h = ((base + part[:, None] * size).flatten() for base, part in ((t0, log.t), (0.0, log.h)))
+        log.error, log.accepted = (part[:, None].expand(-1, rows).flatten() for part in (log.error, log.accepted))
+        log.sample = torch.arange(rows).repeat(len(log.t) // rows) if each else None
 
 
 def _no_way_to_go(t0: Time, t1: Time) -> bool:
@@ -192,75 +231,6 @@ def _nothing_to_do(
     ys = None if times is None else tuple(torch.stack([part] * len(times)) for part in y0)
     stats = SampleCounts(len(y0[0]), y0[0].device).stats if config.control.per == "sample" else Stats()
     return Solution(y1[0] if single else y1, ys[0] if single and ys else ys, None, stats, (Status.SUCCESS,) * len(y0[0]), dense)
-
-
-# --- questions asked of the input before any work: states, times, tolerances ------------------------------------------
-
-
-def _check_state(y0: object) -> State:
-    """y0 as a tuple of floating tensors with the same, non-empty batch."""
-    parts = (y0,) if isinstance(y0, Tensor) else y0
-    if not are_tensors(parts) or not parts:
-        raise ConfigError(f"y0 is a {type(y0).__name__}; expected a tensor or a tuple of tensors, batch first")
-    for part in parts:
-        if not part.is_floating_point():
-            raise ConfigError(f"y0 has dtype {part.dtype}; expected a floating point state (y0.float())")
-        if part.ndim == 0 or part.shape[0] == 0:
-            raise ConfigError(f"y0 has shape {tuple(part.shape)}; expected a batch of at least one sample in the first dimension")
-    if any(part.shape[0] != parts[0].shape[0] or part.device != parts[0].device for part in parts):
-        shapes = ", ".join(f"{tuple(part.shape)} on {part.device}" for part in parts)
-        raise ConfigError(f"the parts of y0 are {shapes}; they must have the same batch size and device")
-    return tuple(parts)
-
-
-def _end_times(t0: "float | Tensor", t1: "float | Tensor", y0: State) -> tuple[Time, Time]:
-    """Start and end as two numbers, or as two (batch,) float64 tensors when either is given per sample.
-
-    A graph cannot look at a number in a tensor: under `torch.compile` it stays there, unchecked.
-    """
-    start, end = (_end_time(name, value, y0) for name, value in (("t0", t0), ("t1", t1)))
-    if not torch.compiler.is_compiling() and not all(bool(torch.isfinite(torch.as_tensor(value)).all()) for value in (start, end)):
-        raise ConfigError(f"t0 = {t0}, t1 = {t1}; times must be finite")
-    if any(isinstance(value, Tensor) and value.ndim for value in (start, end)):
-        return _per_sample(start, y0), _per_sample(end, y0)
-    return start, end
-
-
-def _end_time(name: str, value: "float | Tensor", y0: State) -> Time:
-    if not isinstance(value, Tensor):
-        return float(value)
-    if value.ndim == 0:
-        return value.detach() if torch.compiler.is_compiling() else float(value.detach())
-    if value.shape != y0[0].shape[:1]:
-        raise ConfigError(f"{name} has shape {tuple(value.shape)}; expected one number, or ({len(y0[0])},): one per sample")
-    return value.detach().to(y0[0].device, torch.float64)
-
-
-def _check_times(save_at: "Sequence[float] | Tensor | None", t0: Time, t1: Time, batch: int) -> "list[float] | Tensor | None":
-    """Asked times: a list for the batch, or (time, batch) in float64; inside the interval and in its order."""
-    if save_at is None:
-        return None
-    times = torch.as_tensor(save_at, dtype=torch.float64).detach()
-    if times.ndim not in (1, 2) or len(times) == 0 or (times.ndim == 2 and times.shape[1] != batch):
-        raise ConfigError(f"save_at has shape {tuple(times.shape)}; expected (time,) or (time, {batch}), with at least one time")
-    if times.ndim == 2 and not isinstance(t1, Tensor):
-        raise ConfigError("save_at is given per sample, (time, batch), but t0 and t1 are not; give t1 as a (batch,) tensor too")
-    start, end = (torch.as_tensor(t, dtype=torch.float64).cpu() for t in (t0, t1))
-    wide = times.cpu() if times.ndim == 2 else times.cpu()[:, None]
-    if isinstance(save_at, Tensor) and save_at.is_floating_point():
-        for limit in (start, end):  # torch.linspace(0, 0.1, 5) ends a rounding error of float32 past 0.1: it means 0.1
-            wide = torch.where(wide == limit.to(save_at.dtype).double(), limit, wide)
-    low, high = torch.minimum(start, end), torch.maximum(start, end)
-    outside = (wide < low) | (wide > high)
-    if bool(outside.any()) or not bool(torch.isfinite(wide).all()):
-        value = wide.expand(-1, outside.shape[1])[outside][0] if bool(outside.any()) else torch.nan
-        raise ConfigError(f"save_at asks for t = {float(value):.6g}, outside the interval of the solve; it must lie between t0 and t1")
-    order = wide.diff(dim=0) * torch.sign(end - start)
-    if bool((order < 0).any()):
-        raise ConfigError("save_at must be sorted in the direction of the solve, from t0 to t1")
-    if isinstance(t1, Tensor):
-        return wide.expand(-1, batch).to(t1.device)
-    return wide.flatten().tolist()
 
 
 _warned: set[str] = set()

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from continua.errors import ConfigError
 from continua.ode.integration import AcceptedSteps, Integration
@@ -30,8 +29,9 @@ class Gradient(ABC):
     """How a solve is differentiated."""
 
     kind: ClassVar[str] = ""  # its name in files, for those that come along
-    keeps_graph: ClassVar[bool] = False  # autograd holds the graph of the steps: f is not evaluated again, and y1 differentiable twice
+    keeps_graph: ClassVar[bool] = False  # autograd holds the graph of the steps: f is not evaluated again
     same_points: ClassVar[bool] = True  # backward evaluates f, if at all, at the states of the forward pass
+    exact_times: ClassVar[bool] = False  # asked times and, with fixed steps, t0 and t1 get the gradient of the steps; else that of the flow
 
     @abstractmethod
     def integrate(self, integration: Integration) -> Solution:
@@ -80,18 +80,22 @@ class ForwardPass:
     """The steps of a forward pass, and how to go back through them.
 
     `outputs` are the components of y1, then those of ys, all detached; `saved` the tensors that backward needs; `backward` is given the
-    parameters, what was saved, and the cotangents of the outputs. It may be called more than once.
+    parameters, what was saved, and the cotangents of the outputs. It may be called more than once. `again` takes the same steps from y0
+    under autograd, for second derivatives, and says which tensors stand for the parameters there; without it they are refused.
     """
 
     outputs: State
     saved: State
     backward: "Callable[[State, State, Cotangents], Gradients]"
+    again: "Callable[[State, State], tuple[State, State]] | None" = None
 
 
 def connect(integration: Integration, steps: AcceptedSteps, take: "Callable[[], ForwardPass]") -> Solution:
     """The solution of `steps` with y1 and ys as functions of y0 and the parameters. `take` takes the steps, without a graph."""
     count = len(integration.y0)
-    outputs = _Connected.apply(take, count, *integration.y0, *integration.params)
+    # Whoever differentiates a gradient must arrive at y0 also where no gradient keeps it: by an empty piece of it.
+    pieces = tuple(part.narrow(0, 0, 0).clone() for part in integration.y0)
+    outputs = _Connected.apply(take, integration.config.gradient, count, *integration.y0, *integration.params, *pieces)
     return steps.solution(outputs[:count], outputs[count:])
 
 
@@ -99,16 +103,65 @@ class _Connected(torch.autograd.Function):
     """A forward pass with a backward pass of its own."""
 
     @staticmethod
-    def forward(ctx: Any, take: "Callable[[], ForwardPass]", count: int, *tensors: Tensor) -> State:
-        taken, params = take(), tensors[count:]
-        ctx.go_back, ctx.params = taken.backward, len(params)
-        ctx.save_for_backward(*params, *taken.saved)
+    def forward(ctx: Any, take: "Callable[[], ForwardPass]", gradient: Gradient, count: int, *tensors: Tensor) -> State:
+        taken, y0, others = take(), tensors[:count], tensors[count:]
+        ctx.taken, ctx.gradient, ctx.count = ForwardPass((), (), taken.backward, taken.again), gradient, count
+        # The steps are taken again from y0, which mostly is among what was saved already.
+        ctx.kept = 0 if taken.again is None or all(a is b for a, b in zip(taken.saved, y0, strict=False)) else count
+        ctx.save_for_backward(*others, *(y0 if ctx.kept else ()), *taken.saved)
+        ctx.others = len(others)
         ctx.set_materialize_grads(False)
         return taken.outputs
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *cotangents: Tensor | None) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        saved: State = ctx.saved_tensors
-        of_y0, of_params = ctx.go_back(saved[: ctx.params], saved[ctx.params :], cotangents)
-        return None, None, *of_y0, *of_params
+        count, others, rest = ctx.count, ctx.saved_tensors[: ctx.others], ctx.saved_tensors[ctx.others :]
+        params, saved = others[:-count], rest[ctx.kept :]
+        if not torch.is_grad_enabled():
+            of_y0, of_params = ctx.taken.backward(params, saved, cotangents)
+        else:  # create_graph=True: the gradient may itself be differentiated
+            start = rest[:count] if ctx.taken.again is not None else others[-count:]
+            given = (len(params), count, saved, cotangents)
+            gradients = _Differentiable.apply(ctx.taken, ctx.gradient, given, *start, *params, *(c for c in cotangents if c is not None))
+            of_y0, of_params = gradients[:count], gradients[count:]
+        return None, None, None, *of_y0, *of_params, *(None,) * count
+
+
+class _Differentiable(torch.autograd.Function):
+    """The gradient of a forward pass as a function of y0, the parameters and the cotangents, to be differentiated once more."""
+
+    @staticmethod
+    def forward(ctx: Any, taken: ForwardPass, gradient: Gradient, given: Any, *tensors: Tensor) -> Cotangents:
+        count_params, count, saved, cotangents = given
+        params = tensors[count : count + count_params]
+        ctx.again, ctx.gradient, ctx.counts = taken.again, gradient, (count, count_params)
+        ctx.asked = [index for index, cotangent in enumerate(cotangents) if cotangent is not None]
+        ctx.save_for_backward(*tensors)
+        ctx.set_materialize_grads(False)
+        of_y0, of_params = taken.backward(params, saved, cotangents)
+        return (*of_y0, *of_params)
+
+    @staticmethod
+    def backward(ctx: Any, *directions: Tensor | None) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        if ctx.again is None:
+            raise ConfigError(f"gradient={ctx.gradient} has no second derivatives here; use gradient='direct', or an explicit method")
+        if torch.is_grad_enabled():
+            raise ConfigError(f"gradient={ctx.gradient} can be differentiated twice, and no more often; use gradient='direct'")
+        count, params = ctx.counts
+        with torch.enable_grad():
+            tensors: State = ctx.saved_tensors
+            y0 = tuple(part.detach().requires_grad_() for part in tensors[:count])
+            seeds = tuple(part.detach().requires_grad_() for part in tensors[count + params :])
+            outputs, standing = ctx.again(y0, tensors[count : count + params])
+            inputs = (*y0, *standing)
+            pairs = [(outputs[index], seed) for index, seed in zip(ctx.asked, seeds, strict=True) if outputs[index].requires_grad]
+            first = _grad([a for a, _ in pairs], inputs, [b for _, b in pairs], create_graph=True)
+        chosen = [(g, v) for g, v in zip(first, directions, strict=True) if g is not None and v is not None and g.requires_grad]
+        second = _grad([g for g, _ in chosen], (*inputs, *seeds), [v for _, v in chosen])
+        return None, None, None, *second
+
+
+def _grad(outputs: Sequence[Tensor], inputs: State, seeds: Sequence[Tensor], create_graph: bool = False) -> Cotangents:
+    if not outputs:
+        return (None,) * len(inputs)
+    return torch.autograd.grad(outputs, inputs, seeds, create_graph=create_graph, allow_unused=True)

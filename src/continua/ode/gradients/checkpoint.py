@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from continua.errors import ConfigError
-from continua.ode.dense import Save, Saver, stage_weights
+from continua.ode.dense import Save, Saver, stage_slopes, stage_weights
 from continua.ode.gradients.base import Cotangents, ForwardPass, Gradient, Gradients, connect
 from continua.ode.integration import AcceptedSteps, Integration
 from continua.ode.plain import is_whole
 from continua.ode.rate import Rate, broadcast_time
 from continua.ode.solution import Solution, State, Stats, Time, pick, put
-from continua.ode.stepper import Inner, ParameterGradients, Step, Stepper
+from continua.ode.stepper import Inner, ParameterGradients, Step, Stepper, combine
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class Checkpoint(Gradient):
     """
 
     kind: ClassVar[str] = "checkpoint"
+    exact_times: ClassVar[bool] = True
     segments: "int | Literal['sqrt'] | None" = None
 
     def __post_init__(self) -> None:
@@ -61,11 +62,13 @@ class Checkpoint(Gradient):
             replays,
             starts,
             whole=self.segments is None,
-            saves=[] if saver is None else saver.saves,
+            saver=saver,
             saves_at_start=_slots_at_start(saver, integration.t0),
             like=[(part.shape, part.dtype) for part in integration.y0],
+            t0=integration.t0,
         )
-        return ForwardPass(steps.detached(), tuple(part for _, state in checkpoints.kept for part in state), tape.backward)
+        kept = tuple(part for _, state in checkpoints.kept for part in state)
+        return ForwardPass(steps.detached(), kept, tape.backward, tape.again if tape.stepper.tableau.explicit else None)
 
 
 class _Checkpoints:
@@ -117,9 +120,10 @@ class _Tape:
     replays: list[_Replay]
     starts: list[int]  # positions of the kept states among the steps
     whole: bool  # every state is kept, of the rows that its step moves
-    saves: list[list[Save]]
+    saver: Saver | None
     saves_at_start: "list[tuple[int, Tensor | None]]"
     like: list[tuple[torch.Size, torch.dtype]]
+    t0: Time
 
     def backward(self, params: State, saved: State, cotangents: Cotangents) -> Gradients:
         width = len(self.like)
@@ -127,6 +131,23 @@ class _Tape:
         walk = _Backward(self, params, cotangents)
         walk.run(states)
         return walk.g, walk.gradients.sums
+
+    def again(self, y0: State, params: State) -> tuple[State, State]:
+        """The components of y1, then those of ys, by the same steps under autograd; and the parameters."""
+        old, y, calls, saver = self.saver, y0, self.rate.calls, None
+        if old is not None:
+            moving = None if old.moving is None else old.moving.detach().requires_grad_()  # may be a function of other parameters
+            saver = Saver(old.tableau, old.times, y0, self.t0, moving)
+            params = params if moving is None else (*params[:-1], moving)
+        for replay in self.replays:
+            start = y if replay.rows is None else pick(y, replay.rows)
+            self.rate.on_step(replay.index, True)
+            attempt = self.stepper.step(self.rate, replay.t, replay.t_next, start, None)
+            if saver is not None:
+                saver.take(Step(replay.index, replay.t, replay.t_next, start, attempt.y1, attempt.stages, replay.rows))
+            y = attempt.y1 if replay.rows is None else put(y, replay.rows, attempt.y1)
+        self.stats.add_backward(self.rate.calls - calls)
+        return (y if saver is None else (*y, *saver.stacked())), params
 
 
 class _Backward:
@@ -136,6 +157,9 @@ class _Backward:
         self.tape, self.rate, self.stepper, self.replays = tape, tape.rate, tape.stepper, tape.replays
         self.gradients = ParameterGradients(params)
         ends, self.of_ys = zip(cotangents, tape.like, strict=False), cotangents[len(tape.like) :]
+        self.saves = [] if tape.saver is None else tape.saver.saves
+        moving = None if tape.saver is None else tape.saver.moving
+        self.of_times = None if moving is None else torch.zeros_like(moving, requires_grad=False)  # they are the last of the parameters
         self.g: State = tuple(torch.zeros(s, dtype=d, device=tape.rate.device) if g is None else g for g, (s, d) in ends)
 
     def run(self, states: list[State]) -> None:
@@ -147,6 +171,8 @@ class _Backward:
             for position in reversed(range(start, end)):
                 self._step(position, inside.pop())
         self._add_saves_at_start()
+        if self.of_times is not None:
+            self.gradients.sums[-1] = self.of_times
 
     def _add_saves_at_start(self) -> None:
         """Times equal to t0 give y0 itself."""
@@ -179,15 +205,41 @@ class _Backward:
         inner, g = self._cotangents_inside(position, g)
         calls = self.rate.calls
         self.rate.on_step(replay.index, True)
-        g = self.stepper.pull_back(self.rate, replay.t, replay.t_next, y, g, self.gradients, inner)
+        if self.of_times is None or not self.saves[position]:
+            g = self.stepper.pull_back(self.rate, replay.t, replay.t_next, y, g, self.gradients, inner)
+        else:
+            g = self._step_with_times(position, y, g, inner)
         self.tape.stats.add_backward(self.rate.calls - calls, rows)
         self.g = g if rows is None else put(self.g, rows, g)
+
+    def _step_with_times(self, position: int, y: State, g: State, inner: Inner) -> State:
+        """The same, and the gradients of the asked times: with h θ = time − t they are ⟨∂L/∂ys, Σ b_i'(θ) k_i⟩."""
+        replay, nothing = self.replays[position], tuple(torch.zeros_like(part) for part in g)
+        inner = [*inner, ([0.0] * self.stepper.tableau.stages, nothing)]  # so that all stages are there
+        mu, stages = self.stepper.vjp(self.rate, replay.t, replay.t_next, y, g, self.gradients, inner)
+        for save in self.saves[position]:
+            self._add_to_time(save, position, self._cotangent(save, position, g), stages)
+        return combine(g, 1.0, [1.0] * (len(mu) + len(inner)), [*mu, *(cotangent for _, cotangent in inner)])
+
+    def _add_to_time(self, save: Save, position: int, cotangent: State, stages: list[State]) -> None:
+        rows, moved, of_times = save.rows, self.replays[position].rows, self.of_times
+        if of_times is None:
+            return
+        slopes = stage_slopes(self.stepper.tableau, save.theta)
+        for part, c in enumerate(cotangent):
+            seed = c if rows is None else c[rows]
+            for slope, stage in zip(slopes, stages, strict=True):
+                product = seed * (stage[part] if rows is None else stage[part][rows])
+                if rows is None:
+                    of_times[save.slot] += slope * product.sum()
+                else:
+                    of_times[save.slot, rows if moved is None else moved[rows]] += slope * product.flatten(1).sum(1)
 
     def _cotangents_inside(self, position: int, g: State) -> tuple[Inner, State]:
         """Cotangents of states taken inside the step, and g with those taken at its very end added."""
         inner: list[tuple[Sequence[Time], State]] = []
         tableau = self.stepper.tableau
-        for save in self.tape.saves[position] if self.tape.saves else ():
+        for save in self.saves[position] if self.saves else ():
             cotangent = self._cotangent(save, position, g)
             if isinstance(save.theta, Tensor):
                 theta = torch.zeros(len(g[0]), dtype=torch.float64, device=g[0].device)
@@ -222,5 +274,6 @@ def _slots_at_start(saver: Saver | None, t0: Time) -> "list[tuple[int, Tensor | 
     if saver is None:
         return []
     if isinstance(saver.times, Tensor):
-        return [(slot, rows) for slot, at in enumerate(saver.times == t0) if len(rows := at.nonzero().flatten())]
-    return [(slot, None) for slot, time in enumerate(saver.times) if time == t0]
+        at_start = saver.times == t0 if saver.moving is None else saver.waiting
+        return [(slot, rows) for slot, at in enumerate(at_start) if len(rows := at.nonzero().flatten())]
+    return [(slot, None) for slot, time in enumerate(saver.times) if time == t0 and saver.moving is None]

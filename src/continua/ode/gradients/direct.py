@@ -1,4 +1,4 @@
-"""Plain autograd through every step: fastest where memory is plentiful, and differentiable twice."""
+"""Plain autograd through every step: fastest where memory is plentiful, and differentiable any number of times."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -17,6 +17,7 @@ class Direct(Gradient):
 
     kind: ClassVar[str] = "direct"
     keeps_graph: ClassVar[bool] = True
+    exact_times: ClassVar[bool] = True
 
     def check(self, config: "SolverConfig") -> None:
         self.refuse_implicit(config)

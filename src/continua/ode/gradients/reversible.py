@@ -34,6 +34,7 @@ class Reversible(Gradient):
 
     kind: ClassVar[str] = "reversible"
     same_points: ClassVar[bool] = False
+    exact_times: ClassVar[bool] = True
 
     def check(self, config: "SolverConfig") -> None:
         self.refuse_implicit(config)
