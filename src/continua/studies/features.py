@@ -38,7 +38,7 @@ SETTINGS: Mapping[str, Setting] = {
         seeds=1,
         threads=1,
         change=dict(
-            model_options=dict(width=64),
+            model_options=dict(width=64, norm_groups=8),  # 8 channels in a group, as with 256 in 32
             per_class=250,
             epochs=12,
             batch_size=32,
@@ -47,7 +47,7 @@ SETTINGS: Mapping[str, Setting] = {
         ),
         look=dict(limit=2000, jobs=1),
         reduced=[
-            "width 64 instead of 256",
+            "width 64 instead of 256, in groups of as many channels",
             "250 training images per class instead of 5,000",
             "12 epochs instead of 200",
             "batches of 32 at learning rate 0.025 instead of 128 at 0.1, falling by a cosine instead of on a plateau",

@@ -10,8 +10,8 @@ from continua.report import Claim, Part, Printed
 if TYPE_CHECKING:
     from continua.studies.runs import Runs
 
-SCALES = ("smoke", "cpu", "paper")
-"""How large a study is carried out, smallest first."""
+SCALES = ("smoke", "cpu", "wide", "paper")
+"""How large a study is carried out, smallest first. `wide`, which few studies have: as `cpu`, at the paper's widths."""
 SMOKE_WORDS = "one epoch on a few embedded digits with tiny widths: this shows that the machinery works, and nothing else"
 FIXED_STEPS: Mapping[str, Any] = dict(method="rk4", steps=2, gradient="direct")
 ADAPTIVE: Mapping[str, Any] = dict(method="dopri5", rtol=1e-3, atol=1e-3, steps=None)  # where the cost of chosen steps is of interest
