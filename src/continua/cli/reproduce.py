@@ -69,7 +69,7 @@ def _say_row(run: Any) -> None:
 def show_list(options: Namespace) -> None:
     """Every study: what it asks, how far it is at this scale, what it found."""
     from continua.report import show_table
-    from continua.studies import study_states
+    from continua.studies import counted, study_states
     from continua.train import RunOptions
 
     how = RunOptions(data_dir=options.data_dir, device=options.device)
@@ -77,6 +77,8 @@ def show_list(options: Namespace) -> None:
     rows = [(state.study.id, state.study.title, state.text, state.time, state.verdict, state.study.published) for state in states]
     columns = ("id", "what", "state", "time left", "found", "printed")
     show_table(f"studies at {options.scale}", columns, rows, text=range(len(columns)))
+    print(f"{sum(options.scale in state.written for state in states)} of {len(states)} studies carried out at {options.scale}. ", end="")
+    print(counted(state.tally for state in states))
 
 
 def _trainer(options: Namespace, name: str) -> Any:

@@ -25,7 +25,7 @@ from continua.report import (
     write_page,
 )
 from continua.runs import Run, describe_environment, identity, runs_folder, write_yaml
-from continua.studies.compare import verdict_text
+from continua.studies.claims import decided, verdict_text
 from continua.studies.runs import Places, Runs, Train, Wanted, wanted_runs
 from continua.studies.study import SCALES, STUDIES, Finding, Study
 from continua.train import RunOptions
@@ -67,6 +67,7 @@ def reproduce(
         train(missing, options)
     out = study_folder(study, scale, runs)
     finding = study.ask(Runs(study, scale, wanted, options, out))
+    finding = replace(finding, claims=decided(finding.claims))
     entry = study_entry(study, scale, len(numbers), finding, wanted)
     made = Reproduction(study, scale, out, finding, entry, wanted)
     _write(made)
@@ -119,7 +120,7 @@ def study_entry(study: Study, scale: str, seeds: int, finding: Finding, wanted: 
 def study_page(entry: Entry) -> Page:
     """A study as a page of the report."""
     reduced = "Reduced from the paper: " + "; ".join(entry.reduced) + "." if entry.reduced else "The paper's own setting."
-    said = [f"Claim: {claim.hypothesis} — {claim.said}." for claim in entry.claims]
+    said = [f"Claim: {claim.sentence}." for claim in entry.claims]
     on = f"Run on: {', '.join(f'{name} {value}' for name, value in entry.environment.items())}."
     return Page(entry.title, [f"{entry.paper}. {entry.asked}", *entry.parts, *said, reduced, on, f"Again: {entry.commands[0]}"])
 

@@ -67,7 +67,8 @@ class Finding:
 class Study:
     """`rows(scale)`: the runs wanted, none for studies of formulas. `ask(runs)`: from finished runs to a finding.
 
-    `printed` is the published number that stands for the whole on the front page, or a statement where the paper prints none.
+    `printed` is the published number that stands for the whole on the front page, or a statement where the paper prints none. `claims`:
+    how many it decides at `cpu`, to be counted as not run until it is.
     """
 
     id: str
@@ -78,6 +79,7 @@ class Study:
     ask: "Callable[[Runs], Finding]"
     rows: Callable[[str], Sequence[Row]] = lambda scale: ()
     printed: Printed | str = ""
+    claims: int = 0
     shows_images: bool = False  # of the data set, which are not ours to publish
 
     @property
