@@ -51,7 +51,7 @@ def test_each_mode_changes_what_it_says_and_nothing_else() -> None:
     spy, batches = Spy(small_net(t1=1.5)), some_batches(1)
     images = batches[0][0]
     contrast(spy, batches, contrasts=[0.5])
-    plain, naive, scaled, inputs = spy.calls
+    plain, naive, scaled, inputs, alone = spy.calls
     assert torch.equal(plain[0], images)
     assert not plain[1]
     assert torch.equal(naive[0], 0.5 * images)
@@ -62,6 +62,8 @@ def test_each_mode_changes_what_it_says_and_nothing_else() -> None:
     assert torch.equal(inputs[0], images)
     assert inputs[1]["input_scale"] == 0.5
     assert {index: end.tolist() for index, end in inputs[1]["t1"].items()} == {0: [0.75] * 4, 1: [0.75] * 4}
+    assert torch.equal(alone[0], images)
+    assert alone[1] == {"t1": None, "input_scale": 0.5}, "the paper's words: inputs, and not T"
 
 
 def test_contrast_of_normalised_images_is_that_of_their_pixels() -> None:

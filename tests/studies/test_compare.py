@@ -5,7 +5,7 @@ import math
 import pytest
 
 from continua.report import PlusMinus
-from continua.studies import Claim, Tally, claim_above, claim_ahead, claim_that, comparison, in_standard_errors, over_seeds, verdict_text
+from continua.studies import comparison, in_standard_errors, over_seeds
 
 
 def test_the_spread_over_seeds_is_the_sample_standard_deviation():
@@ -37,40 +37,3 @@ def test_a_comparison_shows_rows_that_only_one_side_has():
     assert [row[0] for row in table.rows] == ["printed alone", "ours alone"]
     assert table.rows[0][1] is None
     assert table.rows[1][3] is None
-
-
-def test_being_ahead_cannot_be_told_without_runs():
-    assert claim_ahead("a", [2.0, 4.0], [1.0]).verdict == "holds"
-    assert claim_ahead("a", [1.0], [2.0]).verdict == "fails"
-    assert claim_ahead("a", [], [2.0]).verdict == "undecided"
-
-
-def test_a_claim_says_by_which_number_it_was_decided():
-    claim = claim_ahead("a is ahead", [2.0, 4.0], [1.0])
-    assert (claim.hypothesis, claim.statistic, claim.threshold) == ("a is ahead", 2.0, 0.0)
-    assert claim.test
-    assert claim_above("a", 0.5, 0.5, test="a number").verdict == "fails"
-    assert claim_above("a", None, test="a number") == Claim("a", "undecided", "a number")
-    assert [claim_that("a", holds).said for holds in (True, False, None)] == [
-        "holds here",
-        "does not hold here",
-        "cannot be told from these runs",
-    ]
-
-
-CLAIMS = [Claim("with 52 images", "holds"), Claim("with 8", "fails"), Claim("with 2", "undecided")]
-
-
-@pytest.mark.parametrize(
-    ("claims", "scale", "said"),
-    [
-        (CLAIMS[:1], "cpu", "agrees: 1 of 1 claims hold"),
-        (CLAIMS, "cpu", "differs: 1 of 2 claims hold"),
-        (CLAIMS[2:], "cpu", "cannot be told"),
-        (CLAIMS, "smoke", "not judged"),
-        ([], "cpu", "shown"),
-    ],
-)
-def test_a_verdict_counts_the_claims_that_can_be_told(claims: list[Claim], scale: str, said: str) -> None:
-    assert verdict_text(claims, scale) == said
-    assert said.startswith(Tally.of(claims, scale).word)

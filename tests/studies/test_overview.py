@@ -85,7 +85,7 @@ def test_the_front_page_has_a_row_for_every_study_and_links_to_those_that_were_r
     rows = {cells[0].text if isinstance(cells[0], Link) else cells[0]: cells for cells in table.rows}
     assert list(rows) == list(STUDIES)
     first = rows["dcn/table2a"]
-    assert first[2:] == ("44.5 ± 0.8 % (DCN-ODE, 52 per class)", "46.2 ± 0.5\u00a0%", "cpu", "differs: 1 of 2 claims hold")
+    assert first[2:] == ("44.5 ± 0.8 % (DCN-ODE, 52 per class)", "46.2 ± 0.5\u00a0%", "cpu", "1 hold, 1 fail, 1 undecided")
     linked = [cell.section for cells in table.rows for cell in cells if isinstance(cell, Link)]
     assert set(linked) <= {section.title for section in page.sections}
     assert all((cells[-1] == NOT_RUN) is not isinstance(cells[0], Link) for cells in table.rows)
@@ -164,7 +164,9 @@ def test_what_is_neither_a_run_nor_a_study_is_refused(word: str, said: str) -> N
 
 def test_a_front_page_of_nothing_says_that_nothing_was_run() -> None:
     page = front_page(list(STUDIES.values()), {})
-    assert page.parts[0] == f"{len(STUDIES)} studies of 4 papers: {len(STUDIES)} not run."
+    claims = sum(study.claims for study in STUDIES.values())
+    said = f"{len(STUDIES)} studies of 4 papers, 0 of them carried out. Claims: 0 hold, 0 fail, 0 undecided, {claims} not run."
+    assert page.parts[0] == said
 
 
 def begun(folder: Path, lines: Sequence[dict[str, Any]]) -> RunView:

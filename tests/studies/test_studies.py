@@ -10,7 +10,7 @@ from continua import ConfigError
 from continua.cli import main
 from continua.report import Entry, from_plain
 from continua.runs import Run, identity, load_recipe
-from continua.studies import SCALES, STUDIES, find_study, keep, reproduce, train_here
+from continua.studies import SCALES, STUDIES, find_study, keep, reproduce, train_here, train_row
 from continua.studies.reproduction import KEPT, _copy_run, study_folder
 from continua.studies.runs import Places, wanted_runs
 from continua.train import RunOptions
@@ -75,7 +75,7 @@ def test_runs_are_shared_between_studies():
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_scale_of_a_study_says_what_it_reduces(name):
     study = find_study(name)
-    assert set(study.settings) == set(SCALES)
+    assert {"smoke", "cpu", "paper"} <= set(study.settings) <= set(SCALES)
     assert not study.setting("paper").reduced
     if study.rows("cpu"):
         assert study.setting("cpu").reduced
@@ -101,6 +101,59 @@ def test_a_kept_decoder_names_no_folder_of_this_machine(tmp_path, monkeypatch):
     kept = Run(_copy_run(run, KEPT / "dcn" / "a_decoder"))
     assert kept.recipe == replace(run.recipe, encoder="results/dcn/an_encoder")
     assert str(tmp_path) not in kept.config.read_text("utf-8")
+
+
+def test_one_row_is_trained_gone_on_with_and_left_alone(tmp_path, capsys):
+    words = ["reproduce", "dcn/table2a", "--scale", "smoke", "--row", "ODE-Net, 2 per class", "--seed", "3", "--runs", str(tmp_path)]
+    assert main(words) == 0
+    (config,) = tmp_path.glob("*/config.yaml")
+    assert "seed3" in config.parent.name
+    before = config.with_name("metrics.jsonl").stat().st_mtime_ns
+    assert main(words) == 0
+    assert config.with_name("metrics.jsonl").stat().st_mtime_ns == before
+    assert "ODE-Net, 2 per class, seed 3: test accuracy" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match="did you mean ODE-Net, 2 per class"):
+        train_row(find_study("dcn/table2a"), "smoke", "ODE-Net 2 per class", 0, runs=tmp_path, options=OPTIONS, train=train_here)
+
+
+def test_a_study_compares_the_runs_that_are_finished(tmp_path):
+    options: dict = dict(runs=tmp_path, options=OPTIONS)
+    study = find_study("dcn/table2a")
+    train_row(study, "smoke", "DCN-ODE, 2 per class", 0, train=train_here, **options)
+    made = reproduce(study, "smoke", train=None, **options)
+    assert [run.row for run in made.entry.runs] == ["DCN-ODE, 2 per class"]
+
+
+def test_every_network_of_the_controls_takes_steps_of_one_length():
+    """With T = 2 in one step a control would be resolved half as well as what it is compared with."""
+    places = Places(Path("nowhere"), [], OPTIONS)
+    for run in wanted_runs(find_study("dcn/table5"), "cpu", range(1), places):
+        options = run.recipe.model_options
+        assert options["t1"] / options["solver"]["steps"] == 0.5
+
+
+def test_the_small_data_study_is_optimised_as_the_paper_says():
+    """4,000 updates on 52 images per class: SGD 0.1, momentum 0.9, batches of 128, drops at 40 % and 70 %, sampled N-jets, last weights."""
+    places = Places(Path("nowhere"), [], OPTIONS)
+    for scale in ("cpu", "wide"):
+        for run in wanted_runs(find_study("dcn/table2a"), scale, range(1), places):
+            recipe, printed = run.recipe, load_recipe("small_data")
+            assert (recipe.optimiser, recipe.augmentation) == (printed.optimiser, printed.augmentation)
+            assert (recipe.batch_size, recipe.selection) == (128, "last")
+            assert recipe.schedule.milestones == (0.4 * recipe.epochs, 0.7 * recipe.epochs)
+            assert not recipe.model_options.get("conv_options"), "sampled, not hybrid"
+            if recipe.per_class == 52:
+                assert recipe.drop_last is True
+                assert recipe.epochs * (520 // 128) == 4000
+
+
+def test_groups_of_norms_have_as_many_channels_as_in_the_paper():
+    places = Places(Path("nowhere"), [], OPTIONS)
+    for run in wanted_runs(find_study("features/table1"), "cpu", range(1), places):
+        assert run.recipe.model_options["width"] / run.recipe.model_options["norm_groups"] == 256 / 32
+    full = {run.row.label: run.recipe.model_options for run in wanted_runs(find_study("dcn/table1"), "cpu", range(1), places)}
+    assert full["DCN-full"]["norm_groups"] == "channels"
+    assert full["DCN-ODE"]["channels"][-1] / full["DCN-ODE"]["norm_groups"] == 128 / 32
 
 
 def test_an_unknown_study_is_refused_with_the_nearest():

@@ -15,13 +15,13 @@ from continua.analysis.measure import black
 from continua.analysis.question import DataOptions, Question, Subject, find_question, known_questions, register_question, subject_of
 from continua.analysis.questions.contrast import Contrast, contrast, savings
 from continua.analysis.questions.features import Features, features
-from continua.analysis.questions.pattern_completion import masked, pattern_completion, states
+from continua.analysis.questions.pattern_completion import Difference, completion, masked, pattern_completion, states
 from continua.analysis.questions.reconstruction import examples_maps, reconstruction
 from continua.analysis.questions.scales import conv_name, interval_of, scales, short_name
 from continua.analysis.questions.stages import stages
 from continua.analysis.questions.steps import Steps, steps
 from continua.analysis.questions.tolerance import tolerance
-from continua.analysis.questions.transfer import transfer
+from continua.analysis.questions.transfer import Point, transfer
 from continua.analysis.questions.weights import LayerPath, synthetic, weights
 from continua.analysis.trainings import curves_over_seeds, runs_page
 from continua.options import option
@@ -31,14 +31,17 @@ __all__ = [
     "Answer",
     "Contrast",
     "DataOptions",
+    "Difference",
     "Features",
     "Images",
     "LayerPath",
+    "Point",
     "Question",
     "Steps",
     "Subject",
     "answer",
     "black",
+    "completion",
     "contrast",
     "conv_name",
     "curves_over_seeds",

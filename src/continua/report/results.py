@@ -24,18 +24,19 @@ format, and the weights beside some of them, are described in `results/README.md
 says what was reduced, and its numbers are comparable with the printed ones only as far as that allows.
 """
 
-Verdict = Literal["holds", "fails", "undecided"]
+Verdict = Literal["holds", "fails", "undecided", "not run"]
 """What became of a claim."""
-SAID: Mapping[Verdict, str] = {"holds": "holds here", "fails": "does not hold here", "undecided": "cannot be told from these runs"}
+SAID: Mapping[Verdict, str] = {"holds": "holds here", "fails": "fails here", "undecided": "undecided", "not run": "not run"}
 
 
 @dataclass(frozen=True)
 class Claim:
     """A statement of a paper, and what became of it here.
 
-    test       how it was decided, in words: "difference of means"
-    statistic  the number that decided, held against `threshold`
-    p_value    of the test, where it has one; `interval`: from where to where the statistic may lie
+    test        how it was decided, in words: "difference paired by seed: t test over 8 seeds"
+    statistic   the number that decided, held against `threshold`, in `unit`; a mean over `seeds`, where it is one
+    p_value     of the test, where it has one; `adjusted`: corrected for the other claims of the study
+    interval    from where to where the statistic lies with 95 %; `detectable`: the effect that would have been seen four times in five
     """
 
     hypothesis: str
@@ -45,11 +46,37 @@ class Claim:
     threshold: float | None = None
     p_value: float | None = None
     interval: tuple[float, float] | None = None
+    unit: str = ""
+    seeds: int = 0
+    adjusted: float | None = None
+    detectable: float | None = None
 
     @property
     def said(self) -> str:
         """The verdict in words."""
         return SAID[self.verdict]
+
+    @property
+    def evidence(self) -> str:
+        """The numbers behind the verdict: +4.1 points, 95 % interval +1.0 to +7.2, p = 0.012, 8 seeds."""
+        unit = f" {self.unit}" if self.unit else ""
+        words = [] if self.statistic is None else [f"{self.statistic:+.3g}{unit}"]
+        if self.interval is not None:
+            words.append(f"95 % interval {self.interval[0]:+.3g} to {self.interval[1]:+.3g}")
+        if self.threshold and words:
+            words.append(f"held against {self.threshold:+.3g}{unit}")
+        if self.adjusted is not None:
+            words.append("p < 0.001" if self.adjusted < 0.001 else f"p = {self.adjusted:.2g}")
+        if self.seeds:
+            words.append(f"{self.seeds} seed{'s' * (self.seeds > 1)}")
+        if self.detectable is not None and self.verdict == "undecided":
+            words.append(f"an effect of {self.detectable:.2g}{unit} would have been seen")
+        return ", ".join(words)
+
+    @property
+    def sentence(self) -> str:
+        """Hypothesis, verdict and the numbers behind it."""
+        return f"{self.hypothesis}: {self.said}" + (f" ({self.evidence})" if self.evidence else "")
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,10 @@
 
 from continua.report import Claim, Printed
 from continua.studies import anodev2, dcn, dcn_figures, features, rknet
-from continua.studies.compare import Tally, claim_above, claim_ahead, claim_that, comparison, in_standard_errors, over_seeds, verdict_text
-from continua.studies.overview import asked_for, report_page, study_states
-from continua.studies.reproduction import Reproduction, keep, reproduce
+from continua.studies.claims import Tally, claim_above, claim_ahead, claim_that, decided, verdict_text
+from continua.studies.compare import comparison, in_standard_errors, over_seeds
+from continua.studies.overview import asked_for, counted, report_page, study_states
+from continua.studies.reproduction import Reproduction, keep, reproduce, train_row
 from continua.studies.runs import Runs, sweep_trainer, train_here
 from continua.studies.study import SCALES, STUDIES, Finding, Row, Setting, Study, find_studies, find_study, register_study, smoke
 
@@ -25,6 +26,8 @@ __all__ = [
     "claim_ahead",
     "claim_that",
     "comparison",
+    "counted",
+    "decided",
     "find_studies",
     "find_study",
     "in_standard_errors",
@@ -37,6 +40,7 @@ __all__ = [
     "study_states",
     "sweep_trainer",
     "train_here",
+    "train_row",
     "verdict_text",
 ]
 

@@ -1,13 +1,11 @@
-"""Ours beside what is printed: means over seeds, differences in standard errors, and what became of a paper's claims."""
+"""Ours beside what is printed: means over seeds, and differences in standard errors."""
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Unpack
 
-from continua.report import Cell, Claim, Column, Look, PlusMinus, Series, Table
+from continua.report import Cell, Column, Look, PlusMinus, Series, Table
 
 PRINTED_RUNS = 3  # the papers' ± is taken as the standard deviation over this many runs where they do not say otherwise
 
@@ -69,62 +67,3 @@ def comparison(
 
 def _plus_minus(printed: "PlusMinus | float | None") -> PlusMinus | None:
     return printed if printed is None or isinstance(printed, PlusMinus) else PlusMinus(float(printed), math.nan)
-
-
-# --- claims -------------------------------------------------------------------------------------------------------------
-
-
-def claim_that(hypothesis: str, holds: bool | None) -> Claim:
-    """A claim that is so, is not so, or (None) cannot be told: of counts and other facts that need no statistics."""
-    return Claim(hypothesis, "undecided" if holds is None else "holds" if holds else "fails")
-
-
-def claim_above(hypothesis: str, statistic: float | None, threshold: float = 0.0, *, test: str) -> Claim:
-    """A claim that holds where a number is above a threshold; it cannot be told where there is no number."""
-    if statistic is None:
-        return Claim(hypothesis, "undecided", test)
-    return Claim(hypothesis, "holds" if statistic > threshold else "fails", test, statistic, threshold)
-
-
-def claim_ahead(hypothesis: str, first: Sequence[float], second: Sequence[float]) -> Claim:
-    """A claim that the mean of the first, over seeds, is above that of the second; it cannot be told where either has no run."""
-    difference = fmean(first) - fmean(second) if first and second else None
-    return claim_above(hypothesis, difference, test="difference of means over seeds")
-
-
-@dataclass(frozen=True)
-class Tally:
-    """How many claims hold, fail and are undecided, at a scale."""
-
-    holds: int
-    fails: int
-    undecided: int
-    scale: str
-
-    @classmethod
-    def of(cls, claims: Sequence[Claim], scale: str) -> "Tally":
-        """Of these claims."""
-        counts = Counter(claim.verdict for claim in claims)
-        return cls(counts["holds"], counts["fails"], counts["undecided"], scale)
-
-    @property
-    def word(self) -> str:
-        """In a word or two. At `smoke` nothing is judged: a handful of digits says nothing about a paper."""
-        if not self.holds + self.fails + self.undecided:
-            return "shown"
-        if self.scale == "smoke":
-            return "not judged"
-        if not self.holds + self.fails:
-            return "cannot be told"
-        return "differs" if self.fails else "agrees"
-
-    @property
-    def text(self) -> str:
-        """With numbers, where something was decided."""
-        numbers = f": {self.holds} of {self.holds + self.fails} claims hold" if self.word in ("agrees", "differs") else ""
-        return self.word + numbers
-
-
-def verdict_text(claims: Sequence[Claim], scale: str) -> str:
-    """What became of the claims, in a few words."""
-    return Tally.of(claims, scale).text

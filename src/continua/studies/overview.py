@@ -1,6 +1,6 @@
 """What is known about all studies: how far each is (`continua reproduce --list`), and as one page with their runs (`continua report`)."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -12,7 +12,7 @@ from continua.analysis import curves_over_seeds, runs_page
 from continua.errors import ConfigError, DataError, unknown_name
 from continua.report import Figure, Link, Maps, Page, Part, Printed, Table, cell_text
 from continua.runs import RunView, run_folders, runs_folder
-from continua.studies.compare import Tally, verdict_text
+from continua.studies.claims import Tally, verdict_text
 from continua.studies.reproduction import KEPT, Written, largest, study_page, written_studies
 from continua.studies.runs import Places, Wanted, wanted_runs
 from continua.studies.study import SCALES, STUDIES, Study, find_studies
@@ -60,7 +60,23 @@ class State:
     @property
     def verdict(self) -> str:
         """What became of the claims at this scale."""
-        return verdict_text(self.written[self.scale].entry.claims, self.scale) if self.scale in self.written else ""
+        return self.tally.text if self.scale in self.written or self.study.claims else ""
+
+    @property
+    def tally(self) -> Tally:
+        """The claims, counted; those of a study that was not carried out are not run."""
+        return tally_of(self.study, self.written.get(self.scale), self.scale)
+
+
+def tally_of(study: Study, written: Written | None, scale: str = "") -> Tally:
+    """The claims of a study, counted, carried out or not."""
+    return Tally(0, 0, 0, study.claims, scale) if written is None else Tally.of(written.entry.claims, written.scale)
+
+
+def counted(tallies: Iterable[Tally]) -> str:
+    """All claims in a sentence; those of studies at `smoke` are not among them, as nothing is judged there."""
+    total = sum((tally for tally in tallies if tally.scale != "smoke"), Tally(0, 0, 0, 0))
+    return f"Claims: {total.holds} hold, {total.fails} fail, {total.undecided} undecided, {total.not_run} not run."
 
 
 def study_states(scale: str, *, seeds: int | None = None, runs: "Path | None" = None, options: RunOptions) -> list[State]:
@@ -158,15 +174,14 @@ def _loose_runs(runs: "Path | None") -> list[Path]:
 
 def front_page(studies: Sequence[Study], written: Mapping[str, Written], title: str | None = None) -> Page:
     """A row for every study, carried out or not: what is printed beside ours, and what became of the claims."""
-    tallies = {name: Tally.of(study.entry.claims, study.scale) for name, study in written.items()}
-    words = Counter(tallies[study.id].word if study.id in tallies else NOT_RUN for study in studies)
-    counted = ", ".join(f"{count} {word}" for word, count in words.most_common())
     columns = ["study", "what", "published", "ours", "scale", "verdict"]
-    caption = "A verdict counts claims of the paper that hold here; at smoke nothing is judged. Every page says what was reduced."
+    caption = "A verdict counts the paper's claims; at smoke nothing is judged. Every page says what was reduced."
     rows = [_row(study, written.get(study.id)) for study in studies]
     table = Table("studies", "Studies", columns, rows, caption)
     papers = len({study.id.partition("/")[0] for study in studies})
-    first = f"{len(studies)} studies of {papers} papers: {counted}." if papers > 1 else f"{counted}."
+    out = sum(study.id in written for study in studies)
+    first = f"{len(studies)} studies of {papers} paper{'s' * (papers > 1)}, {out} of them carried out. "
+    first += counted(tally_of(study, written.get(study.id)) for study in studies)
     return Page(title or "Continua: studies", [first, table])
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from continua.errors import ConfigError
+from continua.errors import ConfigError, unknown_name
 from continua.files import write_text
 from continua.reading import read_json_object
 from continua.report import (
@@ -26,7 +26,7 @@ from continua.report import (
     write_page,
 )
 from continua.runs import Run, describe_environment, identity, runs_folder, write_yaml
-from continua.studies.compare import verdict_text
+from continua.studies.claims import decided, verdict_text
 from continua.studies.runs import Places, Runs, Train, Wanted, wanted_runs
 from continua.studies.study import SCALES, STUDIES, Finding, Study
 from continua.train import RunOptions
@@ -51,9 +51,9 @@ class Reproduction:
 
 
 def reproduce(
-    study: Study, scale: str, *, seeds: int | None = None, runs: Path | None = None, options: RunOptions, train: Train
+    study: Study, scale: str, *, seeds: int | None = None, runs: Path | None = None, options: RunOptions, train: Train | None
 ) -> Reproduction:
-    """The whole study. `train` brings runs to their end; it may be interrupted at any moment and called again."""
+    """The whole study. `train` brings runs to their end; it may be interrupted at any moment and called again. None: as far as it is."""
     setting = study.setting(scale)
     options = replace(options, threads=options.threads or setting.threads)
     numbers = range(seeds or setting.seeds)
@@ -62,13 +62,33 @@ def reproduce(
         missing = [run for run in wanted if not run.finished]
         if not missing:
             break
+        if train is None:
+            wanted = [run for run in wanted if run.finished]
+            break
         train(missing, options)
     out = study_folder(study, scale, runs)
     finding = study.ask(Runs(study, scale, wanted, options, out))
+    finding = replace(finding, claims=decided(finding.claims))
     entry = study_entry(study, scale, len(numbers), finding, wanted)
     made = Reproduction(study, scale, out, finding, entry, wanted)
     _write(made)
     return made
+
+
+def train_row(study: Study, scale: str, row: str, seed: int, *, runs: Path | None, options: RunOptions, train: Train) -> Wanted:
+    """One run of a study, and the one that it decodes: begun, gone on with where it was stopped, or left alone where it is finished."""
+    setting = study.setting(scale)
+    options = replace(options, threads=options.threads or setting.threads)
+    known = {item.label: item for item in study.rows(scale)}
+    if row not in known:
+        raise unknown_name(f"row of {study.id} at {scale}", row, known)
+    names = {row, known[row].encoder}
+    while True:
+        wanted = [run for run in wanted_runs(study, scale, [seed], Places(runs, [KEPT], options)) if run.row.label in names]
+        missing = [run for run in wanted if not run.finished]
+        if not missing:
+            return wanted[-1]
+        train(missing, options)
 
 
 def study_entry(study: Study, scale: str, seeds: int, finding: Finding, wanted: Sequence[Wanted]) -> Entry:
@@ -100,7 +120,7 @@ def study_entry(study: Study, scale: str, seeds: int, finding: Finding, wanted: 
 def study_page(entry: Entry) -> Page:
     """A study as a page of the report."""
     reduced = "Reduced from the paper: " + "; ".join(entry.reduced) + "." if entry.reduced else "The paper's own setting."
-    said = [f"Claim: {claim.hypothesis} — {claim.said}." for claim in entry.claims]
+    said = [f"Claim: {claim.sentence}." for claim in entry.claims]
     on = f"Run on: {', '.join(f'{name} {value}' for name, value in entry.environment.items())}."
     return Page(entry.title, [f"{entry.paper}. {entry.asked}", *entry.parts, *said, reduced, on, f"Again: {entry.commands[0]}"])
 

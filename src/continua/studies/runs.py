@@ -8,10 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from continua.analysis import Answer, Question, Subject, answer, subject_of
 from continua.errors import ConfigError, ContinuaError
-from continua.models import options_in_common
-from continua.runs import Recipe, Run, RunIndex, identity, load_recipe, merged, resolve, run_folder, runs_folder
+from continua.models import Network, options_in_common
+from continua.runs import Recipe, Run, RunIndex, evaluate, identity, load_recipe, merged, resolve, run_folder, runs_folder, task_of
 from continua.studies.study import Row, Setting, Study
 from continua.train import Cell, Local, RunOptions, Slurm, Sweep, View, jobs_folder, run_sweep
 
@@ -108,9 +110,16 @@ class Runs:
                 finished[wanted.row.label].append(wanted)
         return dict(finished)
 
+    def by_seed(self, number: str, times: float = 1.0) -> dict[str, dict[int, float]]:
+        """A number of result.json for each row and seed, for claims, which are paired by seed: `runs.by_seed("test_accuracy", 100)`."""
+        return {
+            label: {wanted.recipe.seed: times * float((wanted.run.result or {})[number]) for wanted in row}
+            for label, row in self.by_label.items()
+        }
+
     def values(self, number: str, times: float = 1.0) -> dict[str, list[float]]:
-        """A number of result.json for each row, one per seed: `runs.values("test_accuracy", 100)`."""
-        return {label: [times * float((wanted.run.result or {})[number]) for wanted in row] for label, row in self.by_label.items()}
+        """The same as plain lists, for tables."""
+        return {label: list(row.values()) for label, row in self.by_seed(number, times).items()}
 
     def errors(self) -> dict[str, list[float]]:
         """The test error of each row in per cent, one per seed."""
@@ -125,11 +134,35 @@ class Runs:
         read = [subject_of(run.run.folder, device=how.device, data_dir=how.data_dir, quiet=how.progress == "off") for run in finished]
         return [replace(subject, solver=solver) for subject in read]  # to the store of answers, with another solver it is another one
 
+    def ask_each(self, question: Question, label: str, solver: Mapping[str, Any] | None = None, **options: object) -> dict[int, Answer]:
+        """The answers for each network of a row, by seed."""
+        seeds = [wanted.recipe.seed for wanted in self.by_label.get(label, [])]
+        subjects = self.subjects(label, solver)
+        return {seed: self.ask(question, [subject], **options) for seed, subject in zip(seeds, subjects, strict=True)}
+
+    def untrained(self, label: str) -> dict[int, Network]:
+        """The networks of a row as they were before their first update, by seed: what nature gives without learning."""
+        with torch.random.fork_rng(devices=[]):
+            return {wanted.recipe.seed: _first_weights(wanted.recipe) for wanted in self.by_label.get(label, [])}
+
+    def accuracy(self, subject: Subject) -> float:
+        """The share of test images that a network gets right, of as many as the scale looks at."""
+        look = self.setting.look
+        return evaluate(subject.model, subject.images(limit=look.get("limit"), batch_size=look.get("batch_size"))).accuracy or 0.0
+
     def ask(self, question: Question, subjects: Sequence[Subject], **options: object) -> Answer:
         """The answer of an analysis, from disk where it was asked before. The scale's own options come first, then these."""
         known = {name for name, *_ in question.option_fields()}
         chosen = {name: value for name, value in {**self.setting.look, **options}.items() if name in known}
         return answer(question, subjects, question.Options(**chosen), pictures=(), out=self.out / "analysis")
+
+
+def _first_weights(recipe: Recipe) -> Network:
+    torch.manual_seed(recipe.seed)
+    net = task_of(recipe).build()
+    if not isinstance(net, Network):
+        raise ConfigError(f"{recipe.model} is not a network with blocks, so there is nothing to ask of it untrained")
+    return net.eval()
 
 
 # --- training those that are missing ------------------------------------------------------------------------------------------

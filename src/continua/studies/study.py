@@ -10,8 +10,8 @@ from continua.report import Claim, Part, Printed
 if TYPE_CHECKING:
     from continua.studies.runs import Runs
 
-SCALES = ("smoke", "cpu", "paper")
-"""How large a study is carried out, smallest first."""
+SCALES = ("smoke", "cpu", "wide", "paper")
+"""How large a study is carried out, smallest first. `wide`, which few studies have: as `cpu`, at the paper's widths."""
 SMOKE_WORDS = "one epoch on a few embedded digits with tiny widths: this shows that the machinery works, and nothing else"
 FIXED_STEPS: Mapping[str, Any] = dict(method="rk4", steps=2, gradient="direct")
 ADAPTIVE: Mapping[str, Any] = dict(method="dopri5", rtol=1e-3, atol=1e-3, steps=None)  # where the cost of chosen steps is of interest
@@ -67,7 +67,8 @@ class Finding:
 class Study:
     """`rows(scale)`: the runs wanted, none for studies of formulas. `ask(runs)`: from finished runs to a finding.
 
-    `printed` is the published number that stands for the whole on the front page, or a statement where the paper prints none.
+    `printed` is the published number that stands for the whole on the front page, or a statement where the paper prints none. `claims`:
+    how many it decides at `cpu`, to be counted as not run until it is.
     """
 
     id: str
@@ -78,6 +79,7 @@ class Study:
     ask: "Callable[[Runs], Finding]"
     rows: Callable[[str], Sequence[Row]] = lambda scale: ()
     printed: Printed | str = ""
+    claims: int = 0
     shows_images: bool = False  # of the data set, which are not ours to publish
 
     @property

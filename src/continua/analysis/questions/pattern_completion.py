@@ -23,8 +23,8 @@ class Difference:
 
     A is the amplitude Σ|h_intact| at the same t (`mean`, `std`); with A at the start (`fixed_mean`) growth of h itself does not count.
     `times` are the places 0, 1, … of the states for a block without time. `falls` is the share of images with D(end) < D(start).
-    `inside_mean` looks at the hole alone: the mean |h_intact − h_masked| where the mask is, in standard deviations of the intact maps (nan
-    where these are constant). D counts what is constant in a map as amplitude, and differences outside the mask as well.
+    `hole_mean` looks where the mask is, alone: the mean |h_intact − h_masked| there, as it is. `inside_mean` is the same in standard
+    deviations of the intact maps (nan where these are constant): it also falls where the maps merely grow, so it is no sign of completion.
     """
 
     times: list[float]
@@ -34,6 +34,8 @@ class Difference:
     fixed_std: list[float]
     inside_mean: list[float]
     inside_std: list[float]
+    hole_mean: list[float]
+    hole_std: list[float]
     falls: float
     images: int
 
@@ -129,7 +131,7 @@ def completion(
     model: Network, batches: Batches, *, mask: int = 6, block: int = 0, times: int = 21, images: int = 1000, zero: "Tensor | float" = 0.0
 ) -> Difference:
     """D(t) inside a block."""
-    moving, fixed, inside, grid, seen = [], [], [], None, 0
+    moving, fixed, inside, hole, grid, seen = [], [], [], [], None, 0
     for given in _first(batches, images):
         intact, grid = states(model, given, block, times)
         other, _ = states(model, masked(given, mask, zero), block, times)
@@ -137,22 +139,23 @@ def completion(
         apart = (intact - other).abs().flatten(2).sum(2, dtype=torch.float64)
         moving.append((apart / amplitude).cpu())
         fixed.append((apart / amplitude[:1]).cpu())
-        inside.append(_in_the_hole(intact, other, mask / given.shape[-1]).cpu())
+        absolute, spread = _in_the_hole(intact, other, mask / given.shape[-1])
+        inside.append((absolute / torch.where(spread > 0, spread, torch.nan)).cpu())
+        hole.append(absolute.cpu())
         seen += len(given)
-    curves = [torch.cat(each, 1).numpy() for each in (moving, fixed, inside)]
+    curves = [torch.cat(each, 1).numpy() for each in (moving, fixed, inside, hole)]
     falls = float((curves[0][-1] < curves[0][0]).mean())
-    (d, d_std), (f, f_std), (hole, hole_std) = ((curve.mean(1).tolist(), curve.std(1).tolist()) for curve in curves)
-    return Difference(grid or [], d, d_std, f, f_std, hole, hole_std, falls, seen)
+    both = [numbers for curve in curves for numbers in (curve.mean(1).tolist(), curve.std(1).tolist())]
+    return Difference(grid or [], *both, falls=falls, images=seen)
 
 
-def _in_the_hole(intact: Tensor, other: Tensor, share: float) -> Tensor:
-    """Mean difference of maps (time, batch, channels, height, width) in a square in their middle, in standard deviations of the intact."""
+def _in_the_hole(intact: Tensor, other: Tensor, share: float) -> tuple[Tensor, Tensor]:
+    """Mean difference of maps (time, batch, channels, height, width) in a square in their middle, and the intact ones' deviation."""
     height, width = intact.shape[-2:]
     rows, columns = max(1, round(share * height)), max(1, round(share * width))
     top, left = (height - rows) // 2, (width - columns) // 2
     apart = (intact - other)[..., top : top + rows, left : left + columns].abs().flatten(2).mean(2, dtype=torch.float64)
-    spread = intact.double().std((-2, -1), correction=0).mean(2)
-    return apart / torch.where(spread > 0, spread, torch.nan)
+    return apart, intact.double().std((-2, -1), correction=0).mean(2)
 
 
 def states(model: Network, images: Tensor, block: int, times: int) -> tuple[Tensor, list[float]]:
@@ -216,8 +219,8 @@ def present(result: PatternCompletion) -> Page:
     text = (
         f"{result.images:,} images. With a mask of {result.mask}×{result.mask} pixels the features of masked and intact images differ by "
         f"{d.mean[0]:.3f} at the start of {block} and by {d.mean[-1]:.3f} at its end (D, mean over {d.images:,} images); "
-        f"D falls for {d.falls:.0%} of them. Where the mask is, the difference goes from {d.inside_mean[0]:.2f} to {d.inside_mean[-1]:.2f} "
-        f"standard deviations of the maps."
+        f"D falls for {d.falls:.0%} of them. Where the mask is, the mean absolute difference goes from {d.hole_mean[0]:.3g} to "
+        f"{d.hole_mean[-1]:.3g} ({d.inside_mean[0]:.2f} and {d.inside_mean[-1]:.2f} standard deviations of the intact maps)."
     )
     accuracy = Figure(
         "accuracy",
@@ -233,10 +236,8 @@ def present(result: PatternCompletion) -> Page:
     ]
     caption = "D = Σ|h intact − h masked| / Σ|h intact|, over all features of the block; bands are standard deviations over images."
     difference = Figure("difference", f"Difference of features in {block}", when, Axis("D(t)"), curves, caption)
-    hole = [Series("inside the mask", d.times, d.inside_mean, d.inside_std, spread="band", style=curves[0].style)]
-    inside = Figure(
-        "inside", f"Difference of features of {block} where the mask is", when, Axis("mean difference", "standard deviations"), hole
-    )
+    hole = [Series("inside the mask", d.times, d.hole_mean, d.hole_std, spread="band", style=curves[0].style)]
+    inside = Figure("inside", f"Difference of features of {block} where the mask is", when, Axis("mean absolute difference"), hole)
     shown = result.example
     columns = [f"t = {t:.2g}" if result.continuous else f"state {t:.0f}" for t in shown.times]
     title = f"Channel {shown.channel} of {block}, image {shown.image}"
@@ -246,4 +247,4 @@ def present(result: PatternCompletion) -> Page:
     return Page("Pattern completion", [text, accuracy, difference, inside, maps, table])
 
 
-register_question(Question("pattern_completion", __doc__ or "", Options, ask, present, version=2))
+register_question(Question("pattern_completion", __doc__ or "", Options, ask, present, version=3))

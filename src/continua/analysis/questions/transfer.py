@@ -23,6 +23,7 @@ class Point:
     """One grid search. `scores`: mean accuracy over the folds for each C, `spread` its standard deviation; `accuracy` is the best of them.
 
     `retrained`: accuracy on the whole set of the machine with the best C trained on the whole set, which is what the paper prints.
+    `by_fold`: the accuracy of each fold with the best C.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Point:
     best_c: float
     accuracy: float
     retrained: float
+    by_fold: list[float]
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,11 @@ def _searched(
         (retrained,) = _accuracies(np.asarray(values), labels, whole, whole, [cs[best]], standardise, solver)
         advance(1)
         means = table.mean(1).tolist()
-        yield name, dict(scores=means, spread=table.std(1).tolist(), best_c=cs[best], accuracy=means[best], retrained=retrained)
+        folds = table[best].tolist()
+        yield (
+            name,
+            dict(scores=means, spread=table.std(1).tolist(), best_c=cs[best], accuracy=means[best], retrained=retrained, by_fold=folds),
+        )
 
 
 def _accuracies(
@@ -230,4 +236,4 @@ def present(result: Transfer) -> Page:
     )
 
 
-register_question(Question("transfer", __doc__ or "", Options, ask, present, version=2))
+register_question(Question("transfer", __doc__ or "", Options, ask, present, version=3))

@@ -1,0 +1,139 @@
+"""Claims that can fail: statistics over seeds, tests, verdicts, and how many claims hold, fail, are undecided or were not run.
+
+A claim about networks is a claim about a number that differs from seed to seed. So its statistic is a mean over seeds, paired by seed where
+two networks are compared (a seed decides the images, their order and the first weights, which both then share), its test is the t test of
+that mean against a threshold, and its verdict follows from the p-value after Holm's correction over the claims of a study:
+
+    holds       p ≤ 0.05 and the mean is above the threshold
+    fails       p ≤ 0.05 and the mean is below
+    undecided   anything else, one seed included: the interval contains both
+    not run     there is no run to ask
+
+The interval is the 95 % interval of the mean for this claim alone; Holm's correction is in the p-value only.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean, stdev
+
+from continua.report import Claim, Verdict
+
+ALPHA = 0.05
+"""The share of claims without substance that a study may decide by chance."""
+POWER = 0.8
+
+
+def claim_that(hypothesis: str, holds: bool | None, test: str = "counted") -> Claim:
+    """A claim that is so, is not so, or (None) cannot be told: of counts and other facts that need no statistics."""
+    return Claim(hypothesis, "undecided" if holds is None else "holds" if holds else "fails", test)
+
+
+def claim_above(hypothesis: str, values: Sequence[float], threshold: float = 0.0, *, of: str, unit: str = "") -> Claim:
+    """A claim that a number, one value for each seed, lies above a threshold in the mean. `of` says what the number is."""
+    known = [value for value in values if math.isfinite(value)]
+    if len(known) < 2:
+        return Claim(
+            hypothesis,
+            "undecided" if known else "not run",
+            f"{of}: {'one seed, so no verdict' if known else 'no run'}",
+            statistic=known[0] if known else None,
+            threshold=threshold,
+            unit=unit,
+            seeds=len(known),
+        )
+    mean, error, t = fmean(known), stdev(known) / math.sqrt(len(known)), _t_quantiles(len(known) - 1)
+    return Claim(
+        hypothesis,
+        "undecided",
+        f"{of}: t test over {len(known)} seeds",
+        statistic=mean,
+        threshold=threshold,
+        p_value=_p_value(mean - threshold, error, len(known) - 1),
+        interval=(mean - t[0] * error, mean + t[0] * error),
+        unit=unit,
+        seeds=len(known),
+        detectable=sum(t) * error,
+    )
+
+
+def claim_ahead(
+    hypothesis: str, first: Mapping[int, float], second: Mapping[int, float], *, margin: float = 0.0, unit: str = "points"
+) -> Claim:
+    """A claim that the first is ahead of the second, seed by seed; with a margin below zero: not behind by more than that."""
+    both = sorted(first.keys() & second.keys())
+    return claim_above(hypothesis, [first[seed] - second[seed] for seed in both], margin, of="difference paired by seed", unit=unit)
+
+
+def _t_quantiles(freedom: int) -> tuple[float, float]:
+    """Of Student's distribution: for the interval, and what an effect needs beyond it to be seen four times in five."""
+    from scipy.stats import t
+
+    return float(t.ppf(1 - ALPHA / 2, freedom)), float(t.ppf(POWER, freedom))
+
+
+def _p_value(difference: float, error: float, freedom: int) -> float:
+    """Two-sided. Values that are all the same leave nothing to test by: no difference is no evidence, any difference is all of it."""
+    from scipy.stats import t
+
+    if error == 0:
+        return 1.0 if difference == 0 else 0.0
+    return float(2 * t.sf(abs(difference) / error, freedom))
+
+
+def decided(claims: Sequence[Claim]) -> list[Claim]:
+    """The claims of a study with their verdicts, each p-value corrected for how many there are (Holm 1979). Again, the same comes out."""
+    tested = sorted((claim for claim in claims if claim.p_value is not None), key=lambda claim: claim.p_value or 0.0)
+    adjusted: dict[int, float] = {}
+    largest = 0.0
+    for place, claim in enumerate(tested):
+        largest = max(largest, min(1.0, (len(tested) - place) * (claim.p_value or 0.0)))
+        adjusted[id(claim)] = largest
+    return [replace(claim, adjusted=adjusted[id(claim)], verdict=_verdict(claim, adjusted[id(claim)])) if id(claim) in adjusted else claim
+            for claim in claims]  # fmt: skip
+
+
+def _verdict(claim: Claim, adjusted: float) -> Verdict:
+    if claim.statistic is None or adjusted > ALPHA:
+        return "undecided"
+    return "holds" if claim.statistic > (claim.threshold or 0.0) else "fails"
+
+
+# --- counted --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many claims hold, fail, are undecided and were not run, at a scale."""
+
+    holds: int
+    fails: int
+    undecided: int
+    not_run: int
+    scale: str = ""
+
+    @classmethod
+    def of(cls, claims: Sequence[Claim], scale: str) -> "Tally":
+        """Of these claims."""
+        counts = Counter(claim.verdict for claim in claims)
+        return cls(counts["holds"], counts["fails"], counts["undecided"], counts["not run"], scale)
+
+    def __add__(self, other: "Tally") -> "Tally":
+        sums = (self.holds + other.holds, self.fails + other.fails, self.undecided + other.undecided, self.not_run + other.not_run)
+        return Tally(*sums, self.scale)
+
+    @property
+    def text(self) -> str:
+        """In a few words. At `smoke` nothing is judged: a handful of digits says nothing about a paper."""
+        counts = {"hold": self.holds, "fail": self.fails, "undecided": self.undecided, "not run": self.not_run}
+        if not any(counts.values()):
+            return "shown"
+        if self.scale == "smoke":
+            return "not judged"
+        return ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+
+
+def verdict_text(claims: Sequence[Claim], scale: str) -> str:
+    """What became of the claims, in a few words."""
+    return Tally.of(claims, scale).text

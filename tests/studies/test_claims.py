@@ -1,0 +1,108 @@
+"""Claims: statistics over seeds against SciPy's own tests, a planted null, verdicts after Holm's correction."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from continua.studies import Claim, Tally, claim_above, claim_ahead, claim_that, decided, verdict_text
+
+RNG = np.random.default_rng(5)
+
+
+def by_seed(values) -> dict[int, float]:
+    return dict(enumerate(map(float, values)))
+
+
+def test_being_ahead_is_scipys_paired_t_test_with_its_interval():
+    first, second = RNG.normal(40, 2, 8), RNG.normal(38, 2, 8)
+    claim, expected = claim_ahead("a", by_seed(first), by_seed(second)), stats.ttest_rel(first, second)
+    assert claim.statistic == pytest.approx((first - second).mean())
+    assert claim.p_value == pytest.approx(expected.pvalue)
+    assert claim.interval == pytest.approx(tuple(expected.confidence_interval(0.95)))
+
+
+def test_pairs_are_made_by_seed_and_not_by_place():
+    claim = claim_ahead("a", {2: 5.0, 0: 1.0, 7: 9.0}, {0: 0.5, 2: 4.0})
+    assert claim.statistic == pytest.approx(0.75)
+    assert claim.seeds == 2
+
+
+def test_a_planted_null_is_undecided():
+    """Two names for one model: the same numbers, or numbers of the same distribution."""
+    same = by_seed(RNG.normal(40, 2, 8))
+    (claim,) = decided([claim_ahead("a model is ahead of itself", same, dict(same))])
+    assert claim.verdict == "undecided"
+    trials = [decided([claim_ahead("null", by_seed(RNG.normal(0, 1, 8)), by_seed(RNG.normal(0, 1, 8)))])[0] for _ in range(400)]
+    wrong = sum(trial.verdict != "undecided" for trial in trials)
+    assert wrong <= stats.binom.ppf(0.9999, 400, 0.05), "more than one in twenty nulls were decided"
+
+
+def test_a_clear_difference_holds_and_its_contrary_fails():
+    first, second = by_seed([4.0, 5.0, 6.0, 5.5]), by_seed([1.0, 2.1, 2.9, 2.6])
+    ahead, behind = decided([claim_ahead("a", first, second), claim_ahead("b", second, first)])
+    assert (ahead.verdict, behind.verdict) == ("holds", "fails")
+    assert ahead.interval is not None
+    assert ahead.interval[0] > 0
+
+
+def test_there_is_no_verdict_on_one_seed_and_none_without_a_run():
+    one, none = decided([claim_ahead("a", {0: 50.0}, {0: 1.0}), claim_ahead("b", {}, {0: 1.0})])
+    assert (one.verdict, none.verdict) == ("undecided", "not run")
+    assert "one seed" in one.test
+    assert one.statistic == 49.0
+    assert claim_above("a", [math.nan], of="a number").verdict == "not run"
+
+
+def test_within_a_margin_is_a_test_against_the_margin():
+    close = by_seed(RNG.normal(0.0, 0.1, 8))
+    level = by_seed([0.0] * 8)
+    (on_par,) = decided([claim_ahead("on par", close, level, margin=-1.0)])
+    (worse,) = decided([claim_ahead("on par", by_seed(np.array(list(close.values())) - 5), level, margin=-1.0)])
+    assert (on_par.verdict, worse.verdict) == ("holds", "fails")
+
+
+def test_p_values_are_corrected_as_holm_says():
+    claims = [Claim(name, "undecided", p_value=p, statistic=1.0, threshold=0.0) for name, p in zip("abc", (0.03, 0.01, 0.04), strict=True)]
+    corrected = decided([*claims, claim_that("a fact", True)])
+    assert [claim.adjusted for claim in corrected[:3]] == pytest.approx([0.06, 0.03, 0.06])
+    assert [claim.verdict for claim in corrected] == ["undecided", "holds", "undecided", "holds"]
+    assert decided(corrected) == corrected, "the correction is not applied twice"
+
+
+def test_the_detectable_effect_is_seen_about_four_times_in_five():
+    claim = claim_above("a", list(RNG.normal(0, 1, 20)), of="a number")
+    assert claim.detectable is not None
+    error = claim.detectable / (stats.t.ppf(0.975, 19) + stats.t.ppf(0.8, 19))
+    power = stats.nct.sf(stats.t.ppf(0.975, 19), 19, claim.detectable / error)
+    assert power == pytest.approx(0.8, abs=0.03)
+
+
+def test_a_claim_says_its_effect_its_interval_and_what_it_could_have_seen():
+    (claim,) = decided([claim_ahead("a is ahead of b", by_seed([1.0, 3.0, 2.0]), by_seed([0.5, 3.5, 1.0]))])
+    assert "+0.333 points, 95 % interval" in claim.sentence
+    assert "3 seeds" in claim.sentence
+    assert "would have been seen" in claim.sentence
+    assert [claim_that("a", holds).said for holds in (True, False, None)] == ["holds here", "fails here", "undecided"]
+
+
+CLAIMS = [Claim("with 52 images", "holds"), Claim("with 8", "fails"), Claim("with 2", "undecided"), Claim("with 4", "not run")]
+
+
+@pytest.mark.parametrize(
+    ("claims", "scale", "said"),
+    [
+        (CLAIMS[:1], "cpu", "1 hold"),
+        (CLAIMS, "cpu", "1 hold, 1 fail, 1 undecided, 1 not run"),
+        (CLAIMS[2:3], "cpu", "1 undecided"),
+        (CLAIMS, "smoke", "not judged"),
+        ([], "cpu", "shown"),
+    ],
+)
+def test_a_verdict_counts_the_claims(claims: list[Claim], scale: str, said: str) -> None:
+    assert verdict_text(claims, scale) == said
+
+
+def test_tallies_add_up():
+    assert Tally.of(CLAIMS, "cpu") + Tally.of(CLAIMS[:1], "cpu") == Tally(2, 1, 1, 1, "cpu")
