@@ -23,7 +23,7 @@ from continua.files import ForeignFile, Json, append_below, open_below, read_bel
 from continua.limits import YAML_BYTES
 from continua.machine import cpu_name, machine_facts
 from continua.native import kernels_text
-from continua.reading import UnreadableFile, read_utf8
+from continua.reading import UnreadableFile, read_json_object, read_utf8
 from continua.runs.loading import FORMAT, identities, identity, resolve, stored_recipe, write_yaml
 from continua.runs.recipe import Recipe
 from continua.runs.records import read_environment, read_metrics, read_result
@@ -35,7 +35,7 @@ class Run:
     """The files of one training.
 
     config.yaml (the resolved recipe), metrics.jsonl (one line per epoch or event, only ever appended), checkpoints/, best/ (weights for
-    `from_pretrained`), environment.json, log.txt, result.json (once finished).
+    `from_pretrained`), environment.json, where.json (on this machine: where its images lie), log.txt, result.json (once finished).
     """
 
     def __init__(self, folder: "str | Path") -> None:
@@ -43,7 +43,7 @@ class Run:
         self.config, self.metrics = self.folder / "config.yaml", self.folder / "metrics.jsonl"
         self.checkpoints, self.best = self.folder / "checkpoints", self.folder / "best"
         self.environment, self.result_file = self.folder / "environment.json", self.folder / "result.json"
-        self._log = self.folder / "log.txt"
+        self._log, self._where = self.folder / "log.txt", self.folder / "where.json"
         self._held: tuple[int, int] | None = None  # device and number of the folder, while it is locked
 
     @property
@@ -79,6 +79,23 @@ class Run:
         except UnreadableFile as error:
             warnings.warn(str(error), ContinuaWarning, stacklevel=2)
             return {}
+
+    @property
+    def data_dir(self) -> Path | None:
+        """The folder of data sets it was given, where it was given one. No part of its identity."""
+        if not os.path.lexists(self._where):
+            return None
+        try:
+            noted = read_json_object(self._where, self.folder).get("data_dir")
+        except UnreadableFile as error:
+            warnings.warn(str(error), ContinuaWarning, stacklevel=2)
+            return None
+        return Path(noted) if isinstance(noted, str) else None
+
+    def note_data_dir(self, data_dir: "str | Path | None") -> None:
+        """Remember where the images lie, for whoever goes on with the run or looks at it."""
+        if data_dir is not None:
+            self.write_json(self._where, {"data_dir": str(Path(data_dir).absolute())})
 
     def lines(self) -> list[Json]:
         """All lines of metrics.jsonl."""

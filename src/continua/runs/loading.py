@@ -216,7 +216,7 @@ def resolve(recipe: Recipe, device: str = "cpu", data_dir: "str | Path | None" =
     if recipe.encoder is not None:
         weights = encoder_weights(recipe.encoder)
         return replace(recipe, model=_model_of(weights.with_name("config.json")), encoder=str(weights.parents[1].resolve()))
-    return replace(recipe, model_options=_complete_options(recipe))
+    return replace(recipe, model_options=_complete_options(recipe, data_dir))
 
 
 def identity(recipe: Recipe) -> str:
@@ -286,7 +286,7 @@ def _training_images(recipe: Recipe, data_dir: "str | Path | None") -> int:
     return images - floor((recipe.holdout or 0.0) * images + 0.5)
 
 
-def _complete_options(recipe: Recipe) -> Json:
+def _complete_options(recipe: Recipe, data_dir: "str | Path | None") -> Json:
     """The model's options with all defaults; classes and channels from the data where not given."""
     entry, options = model_entry(recipe.model), dict(recipe.model_options)
     if entry.task != recipe.task:
@@ -298,6 +298,8 @@ def _complete_options(recipe: Recipe) -> Json:
         known = CATALOGUE[recipe.data]
         implied = dict(num_classes=len(next(iter(known.counts.values()))), in_channels=known.shape[0])
         options = {name: value for name, value in implied.items() if name in entry.options} | options
+    elif "num_classes" in entry.options and "num_classes" not in options:
+        options["num_classes"] = len(load(recipe.data, data_dir).classes)
     with buildable(recipe.model, "model_options"):
         return complete_options(recipe.model, options)
 

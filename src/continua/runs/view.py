@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from continua.data import Augmentation, DataSet, Loader, Split, load, permutation
-from continua.errors import ConfigError
+from continua.errors import ConfigError, DataError
 from continua.files import Json, refuse_links
 from continua.models import CONFIG_FILE, WEIGHTS_FILE, Network, Reconstructor, from_pretrained, network_digest
 from continua.reading import read_json_object
@@ -88,7 +89,8 @@ class RunView:
 
     def __init__(self, folder: "str | Path", *, device: str = "auto", data_dir: "str | Path | None" = None) -> None:
         self._run, self._device = Run(folder), device
-        self.folder, self.data_dir = self._run.folder, data_dir
+        self.folder = self._run.folder
+        self.data_dir = data_dir if data_dir is not None else self._run.data_dir
         self.recipe: Recipe = self._run.recipe  # at once: what is no run is refused here
 
     @property
@@ -179,9 +181,18 @@ class RunView:
     def dataset(self, name: str | None = None) -> DataSet:
         """The run's data set with its own training images (subset and hold-out as it was trained), or another one by name."""
         if name is not None and name != self.data:
-            return load(name, self.data_dir)
+            return self._load(name)
         own = {key: self.config[key] for key in ("per_class", "seed", "holdout") if self.config[key] is not None}
-        return load(self.data, self.data_dir, **own)
+        return self._load(self.data, **own)
+
+    def _load(self, name: str, **own: Any) -> DataSet:
+        try:
+            return load(name, self.data_dir, **own)
+        except DataError as error:
+            if self.data_dir is None or Path(self.data_dir).is_dir():
+                raise
+            moved = f"the images of {self.folder} were in {self.data_dir}, which is not there; say with --data-dir where they are now"
+            raise DataError(moved) from error
 
     def images(
         self,
@@ -196,7 +207,7 @@ class RunView:
 
         `own`: of the run's data set, the training images as it was trained on them; else the whole set as it was published.
         """
-        dataset = self.dataset(data) if own else load(data or self.data, self.data_dir)
+        dataset = self.dataset(data) if own else self._load(data or self.data)
         name = split or reported_split(dataset)
         size = batch_size or self.batch_size
         return Images(drawn(dataset[name], limit), size, self.preprocess, self.device, dataset.classes, data=dataset.name, name=name)

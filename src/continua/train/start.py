@@ -5,6 +5,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -51,8 +52,10 @@ def train(
 def resume(folder: "str | Path", options: RunOptions | None = None, *, stop: StopSignal | None = None) -> Run:
     """Go on with a run from its last whole checkpoint; from the beginning where it had none yet. `stop`: as for `train`."""
     run = Run(folder)
-    recipe = run.recipe
-    return _carry_out(run, recipe, options or RunOptions(), stop, new=False)
+    recipe, options = run.recipe, options or RunOptions()
+    if options.data_dir is None:
+        options = replace(options, data_dir=run.data_dir)
+    return _carry_out(run, recipe, options, stop, new=False)
 
 
 def _carry_out(run: Run, recipe: Recipe, options: RunOptions, stop: StopSignal | None, new: bool) -> Run:
@@ -96,6 +99,7 @@ def _lead(run: Run, recipe: Recipe, options: RunOptions, stop: StopSignal | None
     else:
         _warn_of_changes(run, described)
     run.write_json(run.environment, described)
+    run.note_data_dir(options.data_dir)
     fresh = new or not any(run.checkpoints.glob("step-*.pt"))
     parts.fabric.broadcast(fresh)  # the others must not look at the folder before it is as it should be
     if fresh:
@@ -132,6 +136,7 @@ def _warn_of_changes(run: Run, described: Json) -> None:
 def assemble(recipe: Recipe, options: RunOptions, fabric: "Fabric") -> Parts:
     """Everything a training needs; the weights are a function of the seed."""
     data = load(recipe.data, options.data_dir, per_class=recipe.per_class, seed=recipe.seed, holdout=recipe.holdout)
+    check_classes(recipe, data)
     train, holdout, test = loaders(recipe, data, fabric)
     task = task_of(recipe)
     torch.manual_seed(recipe.seed)
@@ -155,6 +160,15 @@ def loaders(recipe: Recipe, data: DataSet, fabric: "Fabric") -> tuple[Loader, Lo
     train = Loader(images, batch, shuffle=True, drop_last=drop, seed=recipe.seed, augmentation=recipe.augmentation, **where)
     holdout = Loader(data["holdout"], recipe.evaluation_batch_size, **still) if recipe.holdout is not None else None
     return train, holdout, Loader(data[reported_split(data)], recipe.evaluation_batch_size, **still)
+
+
+def check_classes(recipe: Recipe, data: DataSet) -> None:
+    """Refuse a network that cannot name the classes of the data, or names others."""
+    asked = recipe.model_options.get("num_classes")
+    if asked is not None and asked != len(data.classes):
+        raise ConfigError(
+            f"{recipe.data} has {len(data.classes)} classes, and model_options.num_classes is {asked}; left out, it follows the data"
+        )
 
 
 def check_network(net: nn.Module, recipe: Recipe) -> None:

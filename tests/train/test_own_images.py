@@ -1,0 +1,66 @@
+"""A training on a folder of one's own images: its classes, and where it lies."""
+
+import json
+import shutil
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from training import QUIET, tiny_recipe
+
+from continua import ConfigError, DataError
+from continua.runs import Recipe, RunView, evaluate_run
+from continua.train import Interrupted, RunOptions, resume, train
+from continua.train.step import StopSignal
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three classes, six images of each to train on and two to test."""
+    draw = np.random.default_rng(0)
+    for split, count in (("train", 6), ("test", 2)):
+        for name in ("ants", "bees", "flies"):
+            place = tmp_path / "insects" / split / name
+            place.mkdir(parents=True)
+            for n in range(count):
+                Image.fromarray(draw.integers(0, 256, (20, 24, 3), dtype=np.uint8)).save(place / f"{n}.png")
+    return tmp_path / "insects"
+
+
+def recipe(**changes: object) -> Recipe:
+    return tiny_recipe(data="image_folder16", per_class=None, epochs=1, batch_size=6, **changes)
+
+
+def options(folder: Path) -> RunOptions:
+    return RunOptions(data_dir=folder, device="cpu", progress="off", threads=QUIET.threads)
+
+
+def test_classes_are_those_of_the_folder_and_the_run_knows_where_it_is(folder: Path, tmp_path: Path) -> None:
+    run = train(recipe(), tmp_path / "run", options(folder))
+    assert run.recipe.model_options["num_classes"] == 3
+    assert run.data_dir == folder
+    assert "insects" not in run.config.read_text("utf-8")  # where it lies is no part of what was asked
+    assert evaluate_run(run.folder, device="cpu")["images"] == 6
+    shutil.move(folder, tmp_path / "elsewhere")
+    with pytest.raises(DataError, match="insects, which is not there; say with --data-dir"):
+        RunView(run.folder, device="cpu").images()
+    moved = RunView(run.folder, device="cpu", data_dir=tmp_path / "elsewhere").images()
+    assert sum(len(labels) for _, labels in moved) == 6
+
+
+def test_a_stopped_run_goes_on_without_being_told_where_its_images_are(folder: Path, tmp_path: Path) -> None:
+    stop = StopSignal()
+    stop.number = signal.SIGTERM
+    with pytest.raises(Interrupted):
+        train(recipe(), tmp_path / "run", options(folder), stop=stop)
+    run = resume(tmp_path / "run", QUIET)
+    assert run.result is not None
+    assert json.loads((run.folder / "where.json").read_text("utf-8")) == {"data_dir": str(folder)}
+
+
+def test_a_head_for_other_classes_is_refused_and_leaves_the_folder_free(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"image_folder16 has 3 classes, and model_options.num_classes is 10"):
+        train(recipe(model_options={"num_classes": 10}), tmp_path / "run", options(folder))
+    assert train(recipe(), tmp_path / "run", options(folder)).result is not None
