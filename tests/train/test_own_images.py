@@ -1,8 +1,12 @@
 """A training on a folder of one's own images: its classes, and where it lies."""
 
 import json
+import os
 import shutil
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +62,31 @@ def test_a_stopped_run_goes_on_without_being_told_where_its_images_are(folder: P
     run = resume(tmp_path / "run", QUIET)
     assert run.result is not None
     assert json.loads((run.folder / "where.json").read_text("utf-8")) == {"data_dir": str(folder)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_the_whole_group_saves_the_step(folder: Path, tmp_path: Path, number: signal.Signals) -> None:
+    for image in list(folder.glob("train/*/*.png")):
+        for copy in range(100):  # an epoch long enough to be interrupted while its workers are at work
+            os.link(image, image.with_name(f"{image.stem}-{copy}.png"))
+    words = ["train", "--recipe", "demo", "--data", "image_folder16", "--data-dir", str(folder), "--per-class", "null", "--epochs", "10000"]
+    words += ["--batch-size", "6", "--model-options.channels", "[4, 8]", "--model-options.solver", "{method: euler, steps: 1}"]
+    words += ["--out", str(tmp_path / "run"), "--threads", "1", "--device", "cpu"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "continua", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    while not metrics.exists() or not metrics.read_text("utf-8"):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    time.sleep(0.5)
+    os.killpg(process.pid, number)
+    said, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + number, errors
+    assert f"go on with: continua train --resume {tmp_path / 'run'}" in said
+    assert "Traceback" not in errors
+    assert list((tmp_path / "run" / "checkpoints").glob("step-*.pt"))
 
 
 def test_a_head_for_other_classes_is_refused_and_leaves_the_folder_free(folder: Path, tmp_path: Path) -> None:

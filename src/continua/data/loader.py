@@ -1,5 +1,6 @@
 """Batches of a split, epoch by epoch, the same on every machine and for every number of ranks."""
 
+import signal
 import warnings
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, field
@@ -111,6 +112,7 @@ class Loader:
             batch_size=None,
             sampler=[indices.tolist() for indices, _ in shares],
             num_workers=min(8, usable_cores()) if self.workers is None else self.workers,
+            worker_init_fn=_leave_signals_to_the_parent,
             generator=torch.Generator(),  # else every epoch would advance PyTorch's global random state
         )
         known = len(self.skipped)
@@ -136,6 +138,12 @@ class Loader:
             return batch
         images = augmentation.apply(batch.images, self.seed, epoch, batch.indices)
         return Batch(images, batch.labels, batch.indices, batch.valid)
+
+
+def _leave_signals_to_the_parent(worker: int) -> None:
+    """A terminal, `timeout` and Slurm signal every process of a group. The one that trains needs its workers to finish the step."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
 
 
 class _Decoder(torch.utils.data.Dataset):
