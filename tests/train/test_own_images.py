@@ -89,6 +89,16 @@ def test_a_signal_to_the_whole_group_saves_the_step(folder: Path, tmp_path: Path
     assert list((tmp_path / "run" / "checkpoints").glob("step-*.pt"))
 
 
+def test_a_folder_of_classes_alone_trains_with_a_share_held_out(folder: Path, tmp_path: Path) -> None:
+    flat = folder / "train"
+    with pytest.raises(ConfigError, match=r"no test or val images here.*--holdout 0\.2"):
+        train(recipe(), tmp_path / "run", options(flat))
+    run = train(recipe(holdout=0.34), tmp_path / "run", options(flat))
+    seen = evaluate_run(run.folder, device="cpu")
+    assert (seen["split"], seen["images"]) == ("holdout", 6)  # two of the six of each class
+    assert [each["images"] for each in seen["per_class"].values()] == [2, 2, 2]
+
+
 def test_a_head_for_other_classes_is_refused_and_leaves_the_folder_free(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"image_folder16 has 3 classes, and model_options.num_classes is 10"):
         train(recipe(model_options={"num_classes": 10}), tmp_path / "run", options(folder))

@@ -65,12 +65,13 @@ class Images:
 
 
 def reported_split(data: DataSet) -> str:
-    """The split that results are reported on: "test", or "val" for sets whose test labels are not public."""
-    for name in ("test", "val"):
+    """The split that results are reported on: "test", "val" for sets whose test labels are not public, else the images held out."""
+    for name in ("test", "val", "holdout"):
         if name in data.splits:
             return name
     raise ConfigError(
-        f"{data.name} has no test or val split here, so no result can be reported; choose with --split from {', '.join(data.splits)}"
+        f"{data.name} has no test or val images here, so no result can be reported; put some of each class in a folder test/ beside train/, "
+        "or hold some back: --holdout 0.2"
     )
 
 
@@ -208,6 +209,8 @@ class RunView:
         `own`: of the run's data set, the training images as it was trained on them; else the whole set as it was published.
         """
         dataset = self.dataset(data) if own else self._load(data or self.data)
+        if not own and not {"test", "val"} & dataset.splits.keys():  # of a folder without them, the images that this run held out
+            dataset = self.dataset(data)
         name = split or reported_split(dataset)
         size = batch_size or self.batch_size
         return Images(drawn(dataset[name], limit), size, self.preprocess, self.device, dataset.classes, data=dataset.name, name=name)
