@@ -9,6 +9,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -67,15 +68,18 @@ def server() -> Iterator[Server]:
             elif mood == "corrupts":
                 rest = rest[:-1] + bytes([rest[-1] ^ 1])
             elif mood == "never ends":
-                while not over.is_set():
-                    self.wfile.write(bytes(1 << 16))
+                with suppress(ConnectionError):
+                    while not over.is_set():
+                        self.wfile.write(bytes(1 << 16))
                 return
             elif mood == "drips":
-                for place in range(len(rest)):
-                    self.wfile.write(rest[place : place + 1])
-                    self.wfile.flush()
-                    if over.wait(0.02):
-                        return
+                with suppress(ConnectionError):
+                    for place in range(len(rest)):
+                        self.wfile.write(rest[place : place + 1])
+                        self.wfile.flush()
+                        if over.wait(0.02):
+                            break
+                return
             elif mood == "stalls":
                 self.wfile.write(rest[: len(rest) // 2])
                 self.wfile.flush()
