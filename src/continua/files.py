@@ -12,6 +12,8 @@ from typing import Any
 from continua.errors import ContinuaError
 
 Json = dict[str, Any]  # an object as JSON and YAML hold it
+# How files are opened: not passed on to child processes, and without waiting for somebody to write to a pipe. As far as the system has it.
+PLAINLY = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_BINARY"))
 
 
 class ForeignFile(ContinuaError):
@@ -74,7 +76,7 @@ def make_folder(folder: Path) -> None:
     for new in reversed(missing):
         with suppress(FileExistsError):  # another process was quicker
             os.mkdir(new)
-        with folder_below(new.parent, new.parent) as above:
+        with suppress(PermissionError), folder_below(new.parent, new.parent) as above:  # one may be allowed to write and not to read
             os.fsync(above)
 
 
@@ -108,7 +110,7 @@ def read_below(path: Path, root: Path | None = None, most: int | None = None) ->
 
 def open_below(path: Path, root: Path | None, flags: int) -> int:
     """A descriptor of the plain file at `path`. Raises OSError, and `ForeignFile` for what is no plain file of this folder alone."""
-    flags |= os.O_CLOEXEC | os.O_NONBLOCK  # a pipe that nobody writes to must not be waited for
+    flags |= PLAINLY
     if root is None:
         handle = os.open(path, flags)
     else:

@@ -1,6 +1,5 @@
 """Downloading: mirrors in order, resumed where it stopped, and nothing under its final name before its checksum holds; then unpacking."""
 
-import fcntl
 import http.client
 import os
 import re
@@ -244,6 +243,8 @@ def _judged(pack: tarfile.TarFile | zipfile.ZipFile, archive: Path, folder: str)
 @contextmanager
 def _own_folder(root: Path, folder: str) -> Iterator[Path]:
     """A temporary folder that is locked while it is filled; those that killed processes left, which nobody has locked, are removed."""
+    import fcntl  # of POSIX alone, and needed here alone
+
     shared = os.open(root, os.O_RDONLY)
     try:
         fcntl.flock(shared, fcntl.LOCK_EX)  # while folders are judged and made, so that nobody takes a new one for a leftover
@@ -263,6 +264,8 @@ def _own_folder(root: Path, folder: str) -> Iterator[Path]:
 
 
 def _remove_unlocked(leftover: Path) -> None:
+    import fcntl
+
     handle = os.open(leftover, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -26,7 +26,7 @@ from continua.native import kernels_text
 from continua.reading import UnreadableFile, read_utf8
 from continua.runs.loading import FORMAT, identities, identity, resolve, stored_recipe, write_yaml
 from continua.runs.recipe import Recipe
-from continua.runs.records import read_environment, read_metrics, read_result
+from continua.runs.records import read_environment, read_metrics, read_run_result
 
 PACKAGES = ("continua", "torch", "numpy", "lightning-fabric", "jsonargparse", "safetensors")
 
@@ -64,7 +64,7 @@ class Run:
         if not os.path.lexists(self.result_file):
             return None
         try:
-            return read_result(self.result_file, self.folder)
+            return read_run_result(self.result_file, self.folder)
         except UnreadableFile as error:
             warnings.warn(f"{error}. Until then the run counts as not finished", ContinuaWarning, stacklevel=2)
             return None
