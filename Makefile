@@ -6,7 +6,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.t
 export TMPDIR := $(shell if [ -w "$${TMPDIR:-/tmp}" ]; then echo "$${TMPDIR:-/tmp}"; else mkdir -p .tmp && echo "$(CURDIR)/.tmp"; fi)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explore test test-slow test-browser test-slurm lint format wheel typed bench docs pictures notebooks results clean
+.PHONY: help demo explore test test-slow test-browser test-slurm torture lint format wheel typed bench docs pictures notebooks results clean
 .NOTPARALLEL: # two installs at once into one environment would break it
 
 help: ## list what can be made
@@ -52,6 +52,9 @@ test-browser: .venv/.test .venv/.explore .venv/.browser ## the explorer in a rea
 test-slurm: .venv/.test ## sweeps on a real Slurm cluster of one node (Debian, as root; about 10 minutes)
 	scripts/slurm-local up
 	$(PY) -m pytest -m slurm tests/slurm; status=$$?; scripts/slurm-local down; exit $$status
+
+torture: .venv/.test ## trainings on a disk that fails at every file operation, compared bit for bit (MINUTES=10, SEED=...)
+	$(PY) scripts/torture.py --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
 
 lint: .venv/.lint .venv/.test ## formatting, lint rules and types
 	$(PY) -m ruff format --check .

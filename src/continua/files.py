@@ -5,13 +5,15 @@ import stat
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from continua.errors import ContinuaError
 
 Json = dict[str, Any]  # an object as JSON and YAML hold it
+# How files are opened: not passed on to child processes, and without waiting for somebody to write to a pipe. As far as the system has it.
+PLAINLY = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_BINARY"))
 
 
 class ForeignFile(ContinuaError):
@@ -65,13 +67,30 @@ def write_synced(path: Path, data: "bytes | memoryview", root: Path | None = Non
         os.fsync(folder)  # a new name is safe only once its folder is synced
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it that are missing; each name is on the disk when this returns, as a file in it will rely on it."""
+    missing = []
+    while not folder.is_dir():
+        missing.append(folder)
+        folder = folder.parent
+    for new in reversed(missing):
+        with suppress(FileExistsError):  # another process was quicker
+            os.mkdir(new)
+        with suppress(PermissionError), folder_below(new.parent, new.parent) as above:  # one may be allowed to write and not to read
+            os.fsync(above)
+
+
 def append_below(path: Path, data: bytes, root: Path, *, synced: bool = True) -> None:
     """Add to the end of a file, made where it is not there; on the disk when this returns, if `synced`."""
+    new = not os.path.lexists(path)
     with os.fdopen(open_below(path, root, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as file:
         file.write(data)
         file.flush()
         if synced:
             os.fsync(file.fileno())
+    if new and synced:
+        with folder_below(root, path.parent) as folder:
+            os.fsync(folder)
 
 
 def truncate_below(path: Path, length: int, root: Path) -> None:
@@ -91,7 +110,7 @@ def read_below(path: Path, root: Path | None = None, most: int | None = None) ->
 
 def open_below(path: Path, root: Path | None, flags: int) -> int:
     """A descriptor of the plain file at `path`. Raises OSError, and `ForeignFile` for what is no plain file of this folder alone."""
-    flags |= os.O_CLOEXEC | os.O_NONBLOCK  # a pipe that nobody writes to must not be waited for
+    flags |= PLAINLY
     if root is None:
         handle = os.open(path, flags)
     else:

@@ -9,6 +9,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -55,7 +56,7 @@ def server() -> Iterator[Server]:
                 self.send_error(416)
                 return
             self.send_response(206 if start else 200)
-            if mood != "no length":
+            if mood not in ("no length", "never ends"):
                 self.send_header("Content-Length", str(len(contents) - start))
             if start:
                 shift = 1 if mood == "shifts range" else 0
@@ -66,6 +67,19 @@ def server() -> Iterator[Server]:
                 rest = rest[: len(rest) // 2]
             elif mood == "corrupts":
                 rest = rest[:-1] + bytes([rest[-1] ^ 1])
+            elif mood == "never ends":
+                with suppress(ConnectionError):
+                    while not over.is_set():
+                        self.wfile.write(bytes(1 << 16))
+                return
+            elif mood == "drips":
+                with suppress(ConnectionError):
+                    for place in range(len(rest)):
+                        self.wfile.write(rest[place : place + 1])
+                        self.wfile.flush()
+                        if over.wait(0.02):
+                            break
+                return
             elif mood == "stalls":
                 self.wfile.write(rest[: len(rest) // 2])
                 self.wfile.flush()
@@ -353,3 +367,44 @@ def test_a_cut_or_overwritten_archive_leaves_all_or_nothing(
         assert list(root.iterdir()) == []
     else:
         assert [path.name for path in root.iterdir()] == ["set"]
+
+
+# --- servers and archives without end, and what killed processes leave ----------------------------------------------------
+
+
+def test_a_response_that_never_ends_is_given_up(tmp_path: Path, server: Server, remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONTINUA_MAX_DOWNLOAD", "5000000")
+    server.moods["file.bin"] = ["never ends"] * 5
+    with pytest.raises(DataError, match=r"more than 5,000,000 bytes.*CONTINUA_MAX_DOWNLOAD"):
+        download(remote, tmp_path / "file.bin", patience=HURRIED)
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) == 0
+
+
+def test_a_server_that_drips_is_given_up(tmp_path: Path, server: Server, remote: Remote) -> None:
+    server.moods["file.bin"] = ["drips"] * 5
+    with pytest.raises(DataError, match=r"bytes arrived in .* s, less than 10000 a second"):
+        download(remote, tmp_path / "file.bin", patience=Patience(timeout=5.0, slowest=10_000.0, grace=0.5))
+
+
+def test_an_archive_that_holds_more_than_the_limit_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = tmp_path / "a.tar.gz"
+    archive.write_bytes(tar_gz({"set/zeros": bytes(100_000), "set/more": bytes(100_000)}))
+    monkeypatch.setenv("CONTINUA_MAX_UNPACKED", "150000")
+    with pytest.raises(DataError, match=r"nothing was unpacked.*CONTINUA_MAX_UNPACKED"):
+        unpack(archive, tmp_path, "set")
+    assert names(tmp_path) == ["a.tar.gz"]
+
+
+def test_what_a_killed_unpacking_left_is_removed_and_what_another_one_fills_is_not(tmp_path: Path) -> None:
+    import fcntl
+
+    archive = tmp_path / "a.tar.gz"
+    archive.write_bytes(tar_gz({"set/file": b"contents"}))
+    for name in (".set.abandond", ".set.fillings", ".set.mine"):
+        (tmp_path / name / "set").mkdir(parents=True)
+        (tmp_path / name / "set" / "half").write_text("half")
+    busy = os.open(tmp_path / ".set.fillings", os.O_RDONLY)
+    fcntl.flock(busy, fcntl.LOCK_EX)
+    unpack(archive, tmp_path, "set")
+    os.close(busy)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".set.fillings", ".set.mine", "a.tar.gz", "set"]

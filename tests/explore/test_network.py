@@ -1,5 +1,6 @@
 """Which network: runs, folders of weights, what is damaged or foreign, and that nothing in a folder is executed."""
 
+import json
 import os
 import pickle
 import shutil
@@ -9,7 +10,7 @@ import pytest
 import torch
 from exploring import SMALL, make_run
 
-from continua import ConfigError, ContinuaError, create_model
+from continua import ConfigError, ContinuaError, ContinuaWarning, create_model
 from continua.explore.demo_networks import DemoTraining, demos
 from continua.explore.network import known_runs, open_run
 
@@ -57,12 +58,11 @@ def test_a_run_whose_data_are_not_here_opens_with_stand_ins(tmp_path: Path, monk
         (lambda run: shutil.rmtree(run / "best"), "no weights"),
         (lambda run: (run / "best" / "config.json").unlink(), "config.json"),
         (lambda run: (run / "best" / "config.json").write_text("[]"), "not a model configuration"),
-        (lambda run: (run / "best" / "model.safetensors").write_bytes(b"not tensors"), "damaged or not safetensors"),
+        (lambda run: (run / "best" / "model.safetensors").write_bytes(b"not tensors"), "is damaged"),
         (lambda run: (run / "config.yaml").write_text(": ["), "config.yaml"),
         (lambda run: (run / "config.yaml").write_text("shopping: [milk]"), "shopping"),
         (lambda run: (run / "config.yaml").unlink(), "not a run"),
-        (lambda run: (run / "result.json").write_text("{"), "no training wrote"),
-        (lambda run: (run / "metrics.jsonl").write_text("half a li"), "no training wrote"),
+        (lambda run: (run / "metrics.jsonl").write_text("no line of ours\n"), "metrics.jsonl, line 1 cannot be read"),
     ],
 )
 def test_missing_and_foreign_files_are_said_in_one_sentence(tmp_path: Path, spoil, words: str) -> None:
@@ -71,6 +71,26 @@ def test_missing_and_foreign_files_are_said_in_one_sentence(tmp_path: Path, spoi
     with pytest.raises(ContinuaError, match=words) as error:
         open_run(run)
     assert str(run) in str(error.value)
+
+
+def test_a_damaged_result_is_named_and_the_network_shown(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    (run / "result.json").write_text("{")
+    with pytest.warns(ContinuaWarning, match=r"result\.json cannot be read"):
+        assert open_run(run).name
+
+
+def test_a_line_of_metrics_that_is_being_written_is_left_out(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    (run / "metrics.jsonl").write_text("half a li")
+    assert open_run(run).name
+
+
+def forget_checksum(run: Path) -> None:
+    """Weights as versions saved them that kept no checksum: what is wrong with them is then seen by their reader."""
+    config = json.loads((run / "best" / "config.json").read_text())
+    assert config.pop("weights_sha256")
+    (run / "best" / "config.json").write_text(json.dumps(config))
 
 
 def test_a_folder_that_is_none_and_an_empty_one_are_refused(tmp_path: Path) -> None:
@@ -84,6 +104,7 @@ def test_a_folder_that_is_none_and_an_empty_one_are_refused(tmp_path: Path) -> N
 def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
     run, other = make_run(tmp_path / "run"), make_run(tmp_path / "other", channels=[5, 7], norm_groups=1, stem_padding=1)
     shutil.copy(other / "best" / "model.safetensors", run / "best" / "model.safetensors")
+    forget_checksum(run)
     with pytest.raises(ConfigError, match="shape"):
         open_run(run)
 
@@ -110,6 +131,7 @@ def test_no_code_of_a_run_is_ever_executed(tmp_path: Path, monkeypatch: pytest.M
     config.write_text(config.read_text().replace('"format": 1', '"format": 1, "auto_map": {"model": "model.py"}, "class_path": "model.X"'))
     open_run(run)
     assert not mark.exists()
+    forget_checksum(run)
     (run / "best" / "model.safetensors").write_bytes(pickle.dumps(Bomb(mark)))  # not even under the weights' own name
     with pytest.raises(ConfigError, match="damaged or not safetensors"):
         open_run(run)
@@ -122,7 +144,8 @@ def test_finished_runs_are_found_and_others_left_out(tmp_path: Path) -> None:
     shutil.rmtree(make_run(tmp_path / "unfinished", seed=2) / "best")
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "config.yaml").write_text("a: b")
-    assert sorted(folder.name for folder in known_runs(tmp_path)) == ["one", "two"]
+    with pytest.warns(ContinuaWarning, match="foreign is passed over"):
+        assert sorted(folder.name for folder in known_runs(tmp_path)) == ["one", "two"]
 
 
 def test_demo_networks_are_kept_by_their_recipe(tmp_path: Path) -> None:

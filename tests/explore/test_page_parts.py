@@ -13,7 +13,7 @@ from continua.explore.image import from_data
 from continua.explore.lens import Answers, Lens, Side, side_differences, side_probabilities, side_table
 from continua.explore.network import Augmentation, Explored
 from continua.explore.parts import chart, grid, numbers, picture, player
-from continua.explore.server import free_port, server_words
+from continua.explore.server import free_port, host_names, server_words
 from continua.explore.trajectory import follow
 from continua.report import Axis, Figure, Maps, Series, Table
 
@@ -151,6 +151,36 @@ def test_the_server_listens_here_alone_and_sends_nothing() -> None:
     for wanted in ("--server.address=127.0.0.1", "--browser.gatherUsageStats=false", "--server.headless=true", "--server.maxUploadSize=10"):
         assert wanted in words
     assert words[words.index("--") + 1 :] == ["run"]
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "welcome"),
+    [
+        ("127.0.0.1:8501", "http://127.0.0.1:8501", True),
+        ("localhost:9000", "http://localhost:9000", True),  # through a tunnel
+        ("[::1]:8501", None, True),
+        ("evil.example:8501", "http://evil.example:8501", False),  # its name resolved to this machine: DNS rebinding
+        ("evil.example:8501", None, False),
+        (None, None, False),
+    ],
+)
+def test_a_browser_that_asks_for_another_host_is_refused(
+    host: str | None, origin: str | None, welcome: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from streamlit import config
+    from streamlit.web.server.starlette import starlette_websocket
+
+    flags = [word.removeprefix("--").partition("=") for word in server_words("127.0.0.1", 8501, []) if word.startswith("--server")]
+    values = {name: value for name, _, value in flags}
+    assert values["server.enableCORS"] == values["server.enableXsrfProtection"] == "true"
+    names, known = [value for name, _, value in flags if name == "server.allowedHosts"], config.get_option
+    monkeypatch.setattr(config, "get_option", lambda name: names if name == "server.allowedHosts" else known(name))
+    assert starlette_websocket._is_origin_allowed(origin, host) is welcome
+
+
+def test_a_host_of_ones_own_choice_is_a_name_of_the_page() -> None:
+    assert "machine.example" in host_names("machine.example")
+    assert host_names("0.0.0.0") == []
 
 
 def test_without_streamlit_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,10 +15,12 @@ import torch
 from training import QUIET, lasting_lines, tiny_recipe, weights
 
 import continua
-from continua.errors import ConfigError, SolverError
+from continua.errors import ConfigError, ContinuaError, SolverError
+from continua.machine import OutOfMemory
 from continua.models import options_in_common
 from continua.train import Interrupted, Run, TrainingStopped, identity, resume, train
 from continua.train.loop import Training
+from continua.train.step import StopSignal, TrainingStep
 
 
 def plain_recipe(**changes: Any) -> Any:
@@ -258,7 +260,7 @@ def test_another_precision_or_layout_trains_nearly_the_same(changes: dict[str, A
 # --- signals ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
 def test_a_signal_saves_and_the_rest_is_as_if_nothing_had_happened(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reference = train(plain_recipe(), tmp_path / "reference", QUIET)
     step, handler = Training._train_batch, signal.getsignal(number)
@@ -286,3 +288,37 @@ def test_a_recipe_changed_by_hand_is_not_resumed(tmp_path: Path, monkeypatch: py
     run.config.write_text(run.config.read_text().replace("lr: 0.05", "lr: 0.06"))
     with pytest.raises(continua.ContinuaError, match="belongs to another recipe"):
         resume(run.folder, QUIET)
+
+
+def test_what_somebody_else_decided_about_a_signal_stays() -> None:
+    """`nohup` ignores SIGHUP, and a program of one's own may use SIGUSR1."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopSignal().listening() as stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert signal.getsignal(signal.SIGUSR1) is not signal.SIG_DFL
+            assert stop.number == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_step_that_needs_too_much_memory_says_how_large_it_was_and_what_needs_less(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_large(*_: object) -> None:
+        torch.empty(2**50)
+
+    monkeypatch.setattr(TrainingStep, "__call__", too_large)
+    with pytest.raises(OutOfMemory, match=r"a step of dcn_ode with 16 images of 1×8×8 \(.* GB more.*\).*batch_size") as said:
+        train(tiny_recipe(), tmp_path / "run", QUIET)
+    assert "\n" not in str(said.value)
+
+
+def test_ranks_that_see_different_data_are_told_so_before_an_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def of_two_ranks(self: TrainingStep, numbers: Any) -> list[float]:
+        return [numbers[0] + 3, numbers[1] + 9] if len(numbers) == 2 else list(numbers)  # the other one has 3 batches
+
+    monkeypatch.setattr(TrainingStep, "sum_over_ranks", of_two_ranks)
+    monkeypatch.setattr("lightning_fabric.Fabric.world_size", property(lambda self: 2))
+    with pytest.raises(ContinuaError, match=r"rank 0 has \d+ batches .*do not see the same data"):
+        train(tiny_recipe(), tmp_path / "run", QUIET)

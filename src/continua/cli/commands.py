@@ -20,7 +20,7 @@ from jsonargparse import ArgumentParser, Namespace
 
 from continua.errors import ConfigError, ContinuaError, ContinuaWarning, unknown_name
 from continua.files import Json
-from continua.machine import claim_process, keep_freed_memory
+from continua.machine import claim_process, keep_freed_memory, memory_asked
 from continua.options import typed_value
 
 Words = list[str]
@@ -211,6 +211,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if "--debug" in words:
             raise
         print(f"continua: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except (MemoryError, RuntimeError) as error:
+        size = memory_asked(error)
+        if size is None or "--debug" in words:
+            raise
+        smaller = "smaller batches (--batch_size), a narrower network or smaller images need less"
+        print(f"continua: there is not enough memory for `continua {words[0]}`{size}; {smaller}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("continua: interrupted", file=sys.stderr)

@@ -1,6 +1,8 @@
 """Downloading: mirrors in order, resumed where it stopped, and nothing under its final name before its checksum holds; then unpacking."""
 
 import http.client
+import os
+import re
 import shutil
 import ssl
 import stat
@@ -11,6 +13,7 @@ import urllib.error
 import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -19,17 +22,35 @@ from typing import IO
 from continua.data.files import Advance, md5_of, progress_bar
 from continua.data.sources import Remote
 from continua.errors import DataError
+from continua.limits import DOWNLOAD, UNPACKED
 
 CHUNK = 1 << 16
+MEMBERS = 5_000_000  # of an archive; ImageNet has 1.3 million images
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long to wait for a silent server, and how often to try again while nothing at all arrives."""
+    """How long to wait for a silent server, how often to try again while nothing at all arrives, and how slow a server may be."""
 
     timeout: float = 30.0
     attempts: int = 4
     pause: float = 1.0  # before the second attempt, then doubled
+    slowest: float = 1000.0  # bytes a second on average, once `grace` seconds have passed: a drip would otherwise never end
+    grace: float = 120.0
+
+
+class _Pace:
+    """How fast a file arrives, over all requests for it."""
+
+    def __init__(self, patience: Patience) -> None:
+        self.patience, self.started, self.arrived = patience, time.monotonic(), 0
+
+    def add(self, count: int) -> None:
+        """So many more bytes are here. Raises `_GiveUp` where they come too slowly."""
+        self.arrived += count
+        seconds = time.monotonic() - self.started
+        if seconds > self.patience.grace and self.arrived < self.patience.slowest * seconds:
+            raise _GiveUp(f"only {self.arrived:,} bytes arrived in {seconds:.0f} s, less than {self.patience.slowest:g} a second")
 
 
 class _TryAgain(Exception):
@@ -81,11 +102,11 @@ def download(remote: Remote, target: Path, mirrors: Sequence[str] = (), patience
 
 def _download_from(address: str, remote: Remote, part: Path, patience: Patience) -> None:
     """Fill `part` from one address and verify it. Raises `_GiveUp` where that cannot be done."""
-    fruitless, inherited = 0, part.exists()
+    fruitless, inherited, pace = 0, part.exists(), _Pace(patience)
     while True:
         before = part.stat().st_size if part.exists() else 0
         try:
-            _transfer(address, remote, part, patience.timeout)
+            _transfer(address, remote, part, pace)
         except _TryAgain as trouble:
             arrived = part.stat().st_size if part.exists() else 0
             fruitless = 0 if arrived > before else fruitless + 1
@@ -93,6 +114,7 @@ def _download_from(address: str, remote: Remote, part: Path, patience: Patience)
                 raise _GiveUp(f"{trouble}, {fruitless} times without a byte arriving") from None
             if fruitless:
                 time.sleep(patience.pause * 2 ** (fruitless - 1))
+            pace.add(0)
             continue
         digest = _md5(part)
         if digest == remote.md5:
@@ -103,8 +125,9 @@ def _download_from(address: str, remote: Remote, part: Path, patience: Patience)
         inherited = False  # the beginning was from an earlier attempt and may be what is wrong: once more, from nothing
 
 
-def _transfer(address: str, remote: Remote, part: Path, timeout: float) -> None:
+def _transfer(address: str, remote: Remote, part: Path, pace: _Pace) -> None:
     """One request: append what arrives to `part`. Raises `_TryAgain` where it ends early."""
+    timeout = pace.patience.timeout
     start = part.stat().st_size if part.exists() else 0
     if start and start == remote.size:
         return
@@ -117,8 +140,10 @@ def _transfer(address: str, remote: Remote, part: Path, timeout: float) -> None:
             total = start + int(response.headers["Content-Length"]) if response.headers["Content-Length"] else remote.size
             if remote.size is not None and total != remote.size:
                 raise _GiveUp(f"offers {total:,} bytes, expected {remote.size:,}")
+            if total is not None and DOWNLOAD.exceeded(total):
+                raise _GiveUp(f"offers {total:,} bytes; {DOWNLOAD.advice()}")
             with progress_bar(remote.file, total, of_bytes=True, done=start) as advance:
-                arrived = start + _append(response, part, start, total, advance)
+                arrived = start + _append(response, part, start, total, advance, pace)
             if total is not None and arrived < total:
                 raise _TryAgain(f"the transfer ended after {arrived:,} of {total:,} bytes")
             if total is not None and arrived > total:
@@ -143,15 +168,19 @@ def _transfer(address: str, remote: Remote, part: Path, timeout: float) -> None:
         raise _GiveUp(f"not a usable address or answer ({error})") from None
 
 
-def _append(response: http.client.HTTPResponse, part: Path, start: int, total: int | None, advance: Advance) -> int:
-    arrived = 0
+def _append(response: http.client.HTTPResponse, part: Path, start: int, total: int | None, advance: Advance, pace: _Pace) -> int:
+    arrived, most = 0, DOWNLOAD.value
     with part.open("ab" if start else "wb") as copy:
         while chunk := response.read1(CHUNK):  # what is there now, so that a stall loses nothing
             copy.write(chunk)
             arrived += len(chunk)
             advance(len(chunk))
+            pace.add(len(chunk))
             if total is not None and start + arrived > total:
                 break
+            if start + arrived > most:
+                copy.truncate(0)  # whatever it is, it is not the file
+                raise _GiveUp(f"sends without end: more than {most:,} bytes; {DOWNLOAD.advice()}")
     return arrived
 
 
@@ -167,6 +196,7 @@ def _md5(path: Path) -> str:
 class _Member:
     name: str
     kind: str  # "file", "folder", or what else it is
+    size: int
     open: Callable[[], IO[bytes] | None]
 
 
@@ -181,17 +211,15 @@ def unpack(archive: Path, root: Path, folder: str) -> Path:
         raise DataError(f"{target} exists already; move it away to unpack {archive.name} there")
     try:
         with zipfile.ZipFile(archive) if archive.suffix == ".zip" else tarfile.open(archive, "r:gz") as pack:
-            members = list(_members(pack))
-            for member in members:
-                _judge(member, archive, folder)
-            with tempfile.TemporaryDirectory(prefix=f".{folder}.", dir=root) as temporary:
+            members = _judged(pack, archive, folder)
+            with _own_folder(root, folder) as temporary:
                 with progress_bar(f"unpacking {archive.name}", len(members)) as advance:
                     for member in members:
-                        _write(member, Path(temporary) / member.name)
+                        _write(member, temporary / member.name)
                         advance(1)
-                if not (Path(temporary) / folder).is_dir():
+                if not (temporary / folder).is_dir():
                     raise DataError(f"{archive} does not hold a folder {folder}; it is not the official archive")
-                (Path(temporary) / folder).rename(target)
+                (temporary / folder).rename(target)
     except DataError:
         raise
     except Exception as error:  # each archive format and compression has its own errors for damage
@@ -199,17 +227,67 @@ def unpack(archive: Path, root: Path, folder: str) -> Path:
     return target
 
 
+def _judged(pack: tarfile.TarFile | zipfile.ZipFile, archive: Path, folder: str) -> list[_Member]:
+    """Every member, none of which is written yet. Judged one by one: an archive without end is not listed to its end."""
+    members: list[_Member] = []
+    size = 0
+    for member in _members(pack):
+        _judge(member, archive, folder)
+        size += member.size
+        members.append(member)
+        if UNPACKED.exceeded(size) or len(members) > MEMBERS:
+            raise DataError(f"{archive} holds {len(members):,} files of {size:,} bytes and more: nothing was unpacked; {UNPACKED.advice()}")
+    return members
+
+
+@contextmanager
+def _own_folder(root: Path, folder: str) -> Iterator[Path]:
+    """A temporary folder that is locked while it is filled; those that killed processes left, which nobody has locked, are removed."""
+    import fcntl  # of POSIX alone, and needed here alone
+
+    shared = os.open(root, os.O_RDONLY)
+    try:
+        fcntl.flock(shared, fcntl.LOCK_EX)  # while folders are judged and made, so that nobody takes a new one for a leftover
+        for leftover in root.glob(f".{folder}.*"):
+            if re.fullmatch(r"\w{8}", leftover.name.removeprefix(f".{folder}.")) and leftover.is_dir() and not leftover.is_symlink():
+                _remove_unlocked(leftover)
+        temporary = tempfile.TemporaryDirectory(prefix=f".{folder}.", dir=root)
+        mine = os.open(temporary.name, os.O_RDONLY)
+        fcntl.flock(mine, fcntl.LOCK_EX)
+    finally:
+        os.close(shared)
+    try:
+        with temporary as name:
+            yield Path(name)
+    finally:
+        os.close(mine)
+
+
+def _remove_unlocked(leftover: Path) -> None:
+    import fcntl
+
+    handle = os.open(leftover, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return  # somebody else is unpacking there
+    else:
+        shutil.rmtree(leftover, ignore_errors=True)
+    finally:
+        os.close(handle)
+
+
 def _members(pack: tarfile.TarFile | zipfile.ZipFile) -> Iterator[_Member]:
     if isinstance(pack, tarfile.TarFile):
         for entry in pack:
             kind = "file" if entry.isreg() else "folder" if entry.isdir() else "link" if entry.issym() or entry.islnk() else "device"
-            yield _Member(entry.name, kind, partial(pack.extractfile, entry))
+            yield _Member(entry.name, kind, entry.size, partial(pack.extractfile, entry))
     else:
         for entry in pack.infolist():
             mode = entry.external_attr >> 16
             plain = stat.S_IFMT(mode) in (0, stat.S_IFREG, stat.S_IFDIR)
             kind = ("folder" if entry.is_dir() else "file") if plain else "link" if stat.S_ISLNK(mode) else "device"
-            yield _Member(entry.filename, kind, partial(pack.open, entry))
+            yield _Member(entry.filename, kind, entry.file_size, partial(pack.open, entry))
 
 
 def _judge(member: _Member, archive: Path, folder: str) -> None:

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from continua.errors import DataError
+from continua.files import PLAINLY
 from continua.limits import PIXELS
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class TooManyPixels(DataError):
 
 
 @contextmanager
-def open_image(content: bytes, name: object, *, formats: Sequence[str] = IMAGE_FORMATS, most: int | None = None) -> "Iterator[Image]":
+def open_image(content: bytes, name: object, *, formats: tuple[str, ...] = IMAGE_FORMATS, most: int | None = None) -> "Iterator[Image]":
     """The image in some bytes, its pixels not yet decoded: the first one where there are several.
 
     Pillow chooses the decoder by the contents, and some of its decoders start programs (Ghostscript, for a PostScript file called
@@ -49,7 +50,7 @@ def open_image(content: bytes, name: object, *, formats: Sequence[str] = IMAGE_F
 def read_image_bytes(path: Path) -> bytes:
     """The contents of an image file: a regular one, and no larger than its pixels could make it. Raises OSError, `TooManyPixels`."""
     most = PIXELS.value * BYTES_PER_PIXEL
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe that nobody writes to must not wait
+    handle = os.open(path, os.O_RDONLY | PLAINLY)
     with os.fdopen(handle, "rb") as file:
         about = os.fstat(handle)
         if not stat.S_ISREG(about.st_mode):

@@ -83,6 +83,8 @@ def server_words(host: str, port: int, page: Sequence[str]) -> list[str]:
         "server.maxUploadSize": MAX_MEGABYTES,
         "server.fileWatcherType": "none",
         "server.enableAgentApi": "false",
+        "server.enableCORS": "true",  # a page from elsewhere may not talk to this server
+        "server.enableXsrfProtection": "true",
         "browser.gatherUsageStats": "false",
         "client.toolbarMode": "viewer",
         "client.showErrorDetails": "none",
@@ -96,7 +98,17 @@ def server_words(host: str, port: int, page: Sequence[str]) -> list[str]:
     }
     script = Path(__file__).with_name("page.py")
     flags = [f"--{name}={value}" for name, value in settings.items()]
+    flags += [f"--server.allowedHosts={name}" for name in host_names(host)]
     return [sys.executable, "-m", "streamlit", "run", str(script), *flags, "--", *page]
+
+
+def host_names(host: str) -> list[str]:
+    """The names under which a browser may ask for the page; empty: any.
+
+    A page elsewhere can have its own name resolved to this machine's address (DNS rebinding), and would then count as this server's own:
+    such a name is refused. Where all addresses are listened on, the names under which the machine is known are not ours to say.
+    """
+    return [] if host in ("0.0.0.0", "::", "") else list(dict.fromkeys(["localhost", HERE, "::1", host]))
 
 
 def free_port(host: str, asked: int | None) -> int:

@@ -16,7 +16,7 @@ from typing import TypeVar
 import torch
 
 from continua.errors import ConfigError, ContinuaError
-from continua.files import Json, write_synced
+from continua.files import Json, make_folder, write_synced
 from continua.models.config import Options
 from continua.models.network import Network
 from continua.models.registry import buildable, create_model, model_entry
@@ -51,7 +51,7 @@ def save_pretrained(net: Network, folder: "str | Path") -> None:
             f"the options of {net.name} cannot be written as JSON ({error}); use names instead of objects (method='rk4')"
         ) from None
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     write_synced(folder / WEIGHTS_FILE, data)
     write_synced(folder / CONFIG_FILE, (text + "\n").encode())
 

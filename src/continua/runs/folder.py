@@ -19,14 +19,14 @@ from pathlib import Path
 import torch
 
 from continua.errors import ConfigError, ContinuaError, ContinuaWarning
-from continua.files import ForeignFile, Json, append_below, open_below, read_below, truncate_below, write_synced
+from continua.files import ForeignFile, Json, append_below, make_folder, open_below, read_below, truncate_below, write_synced
 from continua.limits import YAML_BYTES
 from continua.machine import cpu_name, machine_facts
 from continua.native import kernels_text
 from continua.reading import UnreadableFile, read_json_object, read_utf8
 from continua.runs.loading import FORMAT, identities, identity, resolve, stored_recipe, write_yaml
 from continua.runs.recipe import Recipe
-from continua.runs.records import read_environment, read_metrics, read_result
+from continua.runs.records import read_environment, read_metrics, read_run_result
 
 PACKAGES = ("continua", "torch", "numpy", "lightning-fabric", "jsonargparse", "safetensors")
 
@@ -64,7 +64,7 @@ class Run:
         if not os.path.lexists(self.result_file):
             return None
         try:
-            return read_result(self.result_file, self.folder)
+            return read_run_result(self.result_file, self.folder)
         except UnreadableFile as error:
             warnings.warn(f"{error}. Until then the run counts as not finished", ContinuaWarning, stacklevel=2)
             return None
@@ -112,7 +112,7 @@ class Run:
         """A small file, whole or not at all."""
         with readable_errors(path):
             self.check_held()
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             write_synced(path, text.encode(), self.folder)
 
     def write_json(self, path: Path, data: Mapping[str, object]) -> None:
@@ -175,7 +175,7 @@ class Run:
         """Hold the folder. The system lets go of the lock when its process ends, however it ends, so no lock is ever stale."""
         path = self.folder / ".lock"
         with readable_errors(path):
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self.folder)
             handle = open_below(path, self.folder, os.O_RDWR | os.O_CREAT)
         about = self.folder.stat()
         self._held = (about.st_dev, about.st_ino)

@@ -10,10 +10,11 @@ from typing import Any
 from continua.files import Json
 from continua.reading import read_json_lines, read_json_object, unreadable
 
+Kind = Callable[[Any], bool]  # whether a value is of a kind
 REMEDY = "it is damaged; `continua train --resume RUN` writes it again where the run has its checkpoints"
 
 
-def read_result(path: Path, root: Path) -> Json:
+def read_run_result(path: Path, root: Path) -> Json:
     """result.json of a run."""
     data = read_json_object(path, root, REMEDY)
     _check(data, _RESULT, path)
@@ -39,15 +40,11 @@ def read_environment(path: Path, root: Path) -> Json:
     return data
 
 
-def _check(data: Mapping[str, Any], kinds: "Mapping[str, Callable[[Any], bool]]", where: object) -> None:
+def _check(data: Mapping[str, Any], kinds: Mapping[str, Kind], where: object) -> None:
     for name, value in data.items():
-        fits = kinds.get(name, _anything)
-        if not fits(value):
-            raise unreadable(where, f"{name} is {str(value)[:60]!r}, expected {_WORDS.get(fits, 'another value')}", REMEDY)
-
-
-def _anything(value: Any) -> bool:
-    return True
+        fits = kinds.get(name)
+        if fits is not None and not fits(value):
+            raise unreadable(where, f"{name} is {str(value)[:60]!r}, expected {_WORDS[fits]}", REMEDY)
 
 
 def _text(value: Any) -> bool:
@@ -72,18 +69,25 @@ def _by_name(value: Any) -> bool:
 
 def _scales(value: Any) -> bool:
     """σ of each layer: one number, or the least, the mean and the largest."""
-    return isinstance(value, dict) and all(
-        (_number(item) and item is not None) or (_numbers(item) and len(item) == 3) for item in value.values()
-    )
+    return isinstance(value, dict) and all(_scale(item) for item in value.values())
 
 
-_WORDS = {_text: "text", _count: "a whole number", _number: "a number", _numbers: "a list of numbers", _scales: "numbers by layer"}
-_WORDS |= {_by_name: "values by name"}
-_RESULT = dict.fromkeys(("identity", "model", "data", "selection"), _text)
-_RESULT |= dict.fromkeys(("parameters", "epoch", "test_images"), _count)
-_RESULT |= dict.fromkeys(("test_loss", "test_accuracy", "test_failed", "seconds"), _number)
-_LINE = {"event": _text, "epoch": _count, "step": _count, "batch": _count, "sigma": _scales}
-_LINE |= dict.fromkeys(("nfe", "nfe_backward", "rejected"), _numbers)
+def _scale(value: Any) -> bool:
+    return _numbers(value) and len(value) == 3 if isinstance(value, list) else value is not None and _number(value)
+
+
+_WORDS: dict[Kind, str] = {_text: "text", _count: "a whole number", _number: "a number", _numbers: "a list of numbers"}
+_WORDS |= {_scales: "numbers by layer", _by_name: "values by name"}
+
+
+def _all_of(kind: Kind, *names: str) -> dict[str, Kind]:
+    return dict.fromkeys(names, kind)
+
+
 _SHOWN = [f"{split}_{what}" for split in ("train", "holdout", "test") for what in ("loss", "accuracy", "failed")]
-_LINE |= dict.fromkeys((*_SHOWN, "lr", "loss", "penalty", "gradient_norm", "images", "skipped", "images_per_second", "seconds"), _number)
+_RESULT = _all_of(_text, "identity", "model", "data", "selection") | _all_of(_count, "parameters", "epoch", "test_images")
+_RESULT |= _all_of(_number, "test_loss", "test_accuracy", "test_failed", "seconds")
+_LINE = _all_of(_text, "event") | _all_of(_count, "epoch", "step", "batch") | _all_of(_numbers, "nfe", "nfe_backward", "rejected")
+_LINE |= _all_of(_number, "lr", "loss", "penalty", "gradient_norm", "images", "skipped", "images_per_second", "seconds", *_SHOWN)
+_LINE |= _all_of(_scales, "sigma")
 _EPOCH = ("epoch", "loss", "nfe", "sigma")

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from continua.errors import ContinuaError, ContinuaWarning
-from continua.files import ForeignFile, Json, read_below, refuse_links, write_synced
+from continua.files import ForeignFile, Json, make_folder, read_below, refuse_links, write_synced
 
 KEPT = 2
 _NAME = re.compile(r"step-(\d+)\.pt")
@@ -30,7 +30,7 @@ def save_checkpoint(folder: Path, step: int, state: Mapping[str, object], spare:
     data = buffer.getbuffer()
     path = checkpoint_path(folder, step)
     try:
-        refuse_links(folder.parent, folder).mkdir(parents=True, exist_ok=True)
+        make_folder(refuse_links(folder.parent, folder))
         # The sum goes first: a .pt without one can then only be a foreign file, and a sum without a .pt is waste.
         write_synced(_sum_of(path), f"{hashlib.sha256(data).hexdigest()}\n".encode(), folder.parent)
         write_synced(path, data, folder.parent)

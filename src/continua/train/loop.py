@@ -2,7 +2,7 @@
 stopped anywhere goes on exactly as if it had not been."""
 
 import time
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -13,6 +13,7 @@ from torch import Tensor
 from continua.data import Batch, Loader
 from continua.errors import ContinuaError
 from continua.files import Json, refuse_links
+from continua.machine import enough_memory
 from continua.runs import Evaluation, Recipe, Run, costs, evaluate, identity, readable_errors, stored_identities
 from continua.train.checkpoint import checkpoint_path, fitting_state, load_last_checkpoint, plain_number, save_checkpoint
 from continua.train.metrics import EpochSums, Journal, Progress
@@ -78,6 +79,7 @@ class Training:
     def _train_epoch(self, progress: Progress) -> float:
         """The batches that are left of this epoch; images per second."""
         self.parts.module.train()
+        self._agree_on_batches()
         start, before, has_accuracy = time.monotonic(), self.sums.images, self.parts.task.has_accuracy
         for batch in self.parts.train.epoch(self.epoch, self.batch):
             stop = self._train_batch(batch)
@@ -93,6 +95,18 @@ class Training:
             if late and self.batch < len(self.parts.train):
                 self._save()
         return (self.sums.images - before) / max(1e-9, time.monotonic() - start)
+
+    def _agree_on_batches(self) -> None:
+        """Ranks that see different data would take different numbers of steps, and the last ones wait for ever: said before an epoch."""
+        ranks, own = self.fabric.world_size, len(self.parts.train)
+        if ranks == 1:
+            return
+        total, squares = self.take_step.sum_over_ranks([own, own * own])
+        if ranks * squares != total * total:  # only equal numbers make both sums agree
+            raise ContinuaError(
+                f"rank {self.fabric.global_rank} has {own} batches in an epoch, and all {ranks} ranks together have {total:.0f}: "
+                "they do not see the same data. Give each the same --data-dir, then --resume"
+            )
 
     def _end_epoch(self, speed: float) -> Json:
         """Look at held-out images, choose, write the epoch's line, save."""
@@ -142,7 +156,8 @@ class Training:
             with self.fabric.autocast():
                 return self.net(laid_out(images, self.recipe.channels_last))
 
-        own = evaluate(self.net, loader, task=self.parts.task, forward=forward)
+        with enough_memory(f"{self.recipe.model} on {loader.batch_size} images at a time", "a smaller evaluation_batch_size needs less"):
+            own = evaluate(self.net, loader, task=self.parts.task, forward=forward)
         return own.over_ranks(self.take_step.sum_over_ranks)
 
     # --- a batch ------------------------------------------------------------------------------------------------------
@@ -153,7 +168,8 @@ class Training:
         progress = self.epoch + self.batch * each
         self.lr = recipe.optimiser.lr * lr_factor(recipe.schedule, progress, recipe.epochs, each, self.plateau.drops)
         set_lr(self.optimiser, self.lr)
-        result = self.take_step(batch, self.step)
+        with self._enough_memory(batch):
+            result = self.take_step(batch, self.step)
         if result.retried is not None:
             factor, problem = result.retried
             self.journal.event("retried", self.epoch + 1, self.batch, tolerances_times=factor, diagnosis=problem)
@@ -165,6 +181,15 @@ class Training:
             self.average.update()
         self._guard(result.total / max(1, result.images))
         return result.stop
+
+    def _enough_memory(self, batch: Batch) -> AbstractContextManager[None]:
+        count, *shape = batch.images.shape
+        images = f"a step of {self.recipe.model} with {count} images of {'×'.join(map(str, shape))}"
+        return enough_memory(
+            images,
+            "what is saved stays: a smaller batch_size needs less, as do narrower channels, smaller images, "
+            "and solver.gradient checkpoint in place of direct",
+        )
 
     def _skip(self, problem: str) -> None:
         policy = self.recipe.failure

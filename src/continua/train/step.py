@@ -29,7 +29,10 @@ Handler = Callable[[int, FrameType | None], object] | int | None  # of a signal
 
 
 class StopSignal:
-    """SIGTERM or SIGINT (Ctrl-C) asks the loop to finish its step and save. A second one ends the process at once."""
+    """SIGTERM, SIGINT (Ctrl-C), SIGHUP (the terminal is gone) or SIGUSR1 (a cluster's warning): finish the step at hand, and save.
+
+    A second one ends the process at once. What somebody else has decided about SIGHUP and SIGUSR1 stays: `nohup`, or a handler.
+    """
 
     def __init__(self) -> None:
         self.number = 0
@@ -44,7 +47,7 @@ class StopSignal:
                 signal.signal(known, handler)
 
         try:
-            for number in (signal.SIGTERM, signal.SIGINT):
+            for number in (signal.SIGTERM, signal.SIGINT, *free_signals()):
                 before[number] = signal.signal(number, note)
         except ValueError:  # not the main thread: whoever owns the process handles its signals
             before.clear()
@@ -53,6 +56,11 @@ class StopSignal:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def free_signals() -> list[signal.Signals]:
+    """Those of SIGHUP and SIGUSR1 that would end the process: nobody has asked for anything else."""
+    return [number for number in (signal.SIGHUP, signal.SIGUSR1) if signal.getsignal(number) is signal.SIG_DFL]
 
 
 @dataclass

@@ -2,8 +2,9 @@
 
 A job is one cell in one process. Who owns which signal from the first to the last line of a job:
 
-- SIGTERM and SIGINT are ours: finish the step, save, leave. They never put the job back into a queue: Slurm sends SIGTERM when it requeues
-  or pre-empts a job (then it does so by itself) and when someone cancels one (then nobody should).
+- SIGTERM and SIGINT, and SIGHUP and SIGUSR1 where nobody else has taken them, are ours: finish the step, save, leave. They never put the
+  job back into a queue: Slurm sends SIGTERM when it requeues or pre-empts a job (then it does so by itself) and when someone cancels one
+  (then nobody should).
 - The pre-emption signal (USR2 unless SUBMITIT_PREEMPT_SIGNAL says otherwise), which comes before the time limit and from clusters that
   warn of pre-emption, is noted by us and answered by submitit: once the step is finished and saved, submitit's own handler is called,
   which asks `checkpoint()` for what is left to do and requeues the job. Called at once, as submitit would have it, it would cut the step.
@@ -26,7 +27,7 @@ from continua.files import Json
 from continua.runs import Run, parse_recipe
 from continua.train.loop import Interrupted, RunOptions
 from continua.train.start import resume, train
-from continua.train.step import Handler, StopSignal
+from continua.train.step import Handler, StopSignal, free_signals
 from continua.train.sweeps.cells import last_step
 
 TORCHRUN = ("RANK", "LOCAL_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID")
@@ -47,7 +48,8 @@ class JobSignals(StopSignal):
     @contextmanager
     def owned(self) -> Iterator["JobSignals"]:
         """From here on signals are ours, whether or not the loop is running."""
-        before = {number: signal.signal(number, self._note) for number in (signal.SIGTERM, signal.SIGINT, self.preemption)}
+        ours = dict.fromkeys((signal.SIGTERM, signal.SIGINT, self.preemption, *free_signals()))
+        before = {number: signal.signal(number, self._note) for number in ours}
         self._answer = before[self.preemption]
         try:
             yield self
