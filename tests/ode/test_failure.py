@@ -134,7 +134,7 @@ def test_statuses_read_as_sentences():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (dict(rtol=0.0), "rtol=0.0"),
+        (dict(rtol=-0.1), "rtol=-0.1"),
         (dict(atol=-1e-3), "atol=-0.001"),
         (dict(rtol=nan), "rtol=nan"),
         (dict(atol=inf), "atol=inf"),

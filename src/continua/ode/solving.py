@@ -14,6 +14,7 @@ from continua.ode.checking import check_state, check_times, end_times, per_sampl
 from continua.ode.config import SolverConfig
 from continua.ode.control import Per, StepControl
 from continua.ode.dense import DenseOutput, Saver, relative_times
+from continua.ode.error import Tolerance, check_tolerances, largest_tolerance
 from continua.ode.gradients import Gradient
 from continua.ode.implicit import Implicit, ImplicitStepper
 from continua.ode.integration import BatchSteps, Integration
@@ -23,6 +24,7 @@ from continua.ode.rate import Field, Rate, RelativeTime, parameters_of, time_dty
 from continua.ode.sample import SampleCounts, SampleSteps
 from continua.ode.solution import Solution, State, Stats, Status, Time
 from continua.ode.stepper import ExplicitStepper
+from continua.ode.stops import snapped
 from continua.ode.surroundings import for_transforms, transformed, why_not_compiled
 from continua.ode.tableau import Tableau
 
@@ -34,8 +36,8 @@ def solve(
     t1: "float | Tensor",
     *,
     method: "str | Tableau | Implicit | Options" = "dopri5",
-    rtol: float = 1e-3,
-    atol: float = 1e-3,
+    rtol: "Tolerance | Sequence[float]" = 1e-3,
+    atol: "Tolerance | Sequence[float]" = 1e-3,
     steps: int | None = None,
     control: "Per | StepControl | Options" = "batch",
     gradient: "str | Gradient | Options" = "checkpoint",
@@ -54,7 +56,8 @@ def solve(
         t0, t1: start and end; t1 < t0 integrates backwards. A (batch,) tensor gives each sample its own interval.
         method: a name (euler, midpoint, heun, ralston, rk4, rk38, bosh3, fehlberg45, dopri5, tsit5, dopri8; implicit: gauss2, gauss4,
             radau3, radau5), a `Tableau`, or an `Implicit` method with the options of its iteration.
-        rtol, atol: a step is accepted when the RMS of error / (atol + rtol max(|y|)) is at most 1.
+        rtol, atol: a step is accepted when the RMS of error / (atol + rtol max(|y|)) is at most 1. Numbers; or tensors that broadcast
+            against y0, or tuples with one of these for each part of y0.
         steps: this many equal steps instead of adaptive ones.
         control: "batch", one step for all; "sample", every sample its own time and step; or a `StepControl` with all its constants.
         gradient: "checkpoint" (recommended), "direct", "reversible" or "adjoint" (not recommended); one of these with its options, such as
@@ -128,6 +131,8 @@ def solve_eagerly(
     tensors = parameters_of(f, params)
     if not torch.compiler.is_compiling():
         _warn_of_noise(config, state)
+    for name, value in (("rtol", config.rtol), ("atol", config.atol)):
+        check_tolerances(name, value, state, config.control.per == "sample")
     if _no_way_to_go(start, end):
         state = attach_start(f, state, t0, single)
         solution = _nothing_to_do(config, state, times, single, DenseOutput(config.tableau, state, start, end, False) if dense else None)
@@ -165,19 +170,27 @@ def _integration(config: SolverConfig, f: Field, y0: State, asked: _Asked, param
     tableau, each = config.tableau, config.control.per == "sample"
     if each or ((times is not None or asked.dense) and tableau.order > 2):
         tableau = tableau.with_end_stage()
-    interval, relative = (t0, t1), False
+    interval, relative, unit = (t0, t1), False, 1.0
     if asked.ends is not None or (not each and isinstance(t0, Tensor) and isinstance(t1, Tensor)):
+        if config.control.stops:
+            raise ConfigError(
+                "step_at and jump_at need one interval for the whole batch, or control='sample'; t0 or t1 is given per sample"
+            )
         start, end = asked.ends or (t0, t1)
         f, relative = RelativeTime(f, torch.as_tensor(start), torch.as_tensor(end)), True
         params = (*params, *(time for time in (start, end) if moves(time)))
         if times is not None and (moving is not None or asked.ends is not None):
             moving = relative_times(with_graph(times, None, y0[0].device) if moving is None else moving, start, end)
         times = None if times is None else _on_common_clock(times, t0, t1)
+        if config.steps is None:
+            unit = float(torch.as_tensor(t1 - t0).abs().max())  # of the longest interval
         t0, t1 = 0.0, 1.0
     elif each:
         t0, t1 = interval = (per_sample(t0, y0), per_sample(t1, y0))
         times = None if times is None else times_per_sample(times, y0)
         moving = None if moving is None else times_per_sample(moving if moving.ndim == 2 else moving[:, None], y0)
+    if times is not None and config.control.jump_at:
+        times = snapped(times, config.control, t0, t1, time_dtype(y0[0]))
     return Integration(
         rate=Rate(f, y0, single),
         stepper=ExplicitStepper(tableau) if tableau.explicit else ImplicitStepper(tableau, config.implicit),
@@ -185,10 +198,11 @@ def _integration(config: SolverConfig, f: Field, y0: State, asked: _Asked, param
         y0=y0,
         t0=t0,
         t1=t1,
+        unit=unit,
         loop=None if config.steps is not None else SampleSteps if each else BatchSteps,
         params=params if moving is None else (*params, moving),
         saver=None if times is None else Saver(tableau, times, y0, t0, moving),
-        dense=DenseOutput(tableau, y0, *interval, relative=relative) if asked.dense else None,
+        dense=DenseOutput(tableau, y0, *interval, relative, config.control) if asked.dense else None,
     )
 
 
@@ -247,10 +261,10 @@ def _warn_of_noise(config: SolverConfig, y0: State) -> None:
         compute = torch.get_autocast_dtype(device)
         if torch.finfo(compute).eps / 20 > limit:
             limit, name = torch.finfo(compute).eps / 20, str(compute).removeprefix("torch.")
-    key = f"{name} rtol={config.rtol:g} atol={config.atol:g}"
-    if max(config.rtol, config.atol) < limit and key not in _warned:
+    key = f"{name} {config.tolerances}"
+    if largest_tolerance(config.rtol, config.atol) < limit and key not in _warned:
         _warned.add(key)
-        text = f"rtol={config.rtol:g}, atol={config.atol:g} are below what {name} arithmetic resolves (about {limit:.1g})"
+        text = f"{config.tolerances} are below what {name} arithmetic resolves (about {limit:.1g})"
         warnings.warn(
             f"{text}; steps will follow rounding noise. Loosen the tolerances, or compute in a wider dtype.", ContinuaWarning, stacklevel=4
         )
