@@ -1,6 +1,6 @@
 """Options of the step control: bounds, times to land on, jumps, the PID law, tolerances per component, the first step."""
 
-from math import exp, nan, pi
+from math import exp, pi
 
 import pytest
 import torch

@@ -6,7 +6,7 @@ cost and `status` how each sample fared. How the solve is differentiated is the 
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import copysign, inf, ulp
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from continua.ode.stops import Stop, Stops
 
 if TYPE_CHECKING:
     from continua.ode.config import SolverConfig
+    from continua.ode.events import Watch
 
 SMALLEST_STEP = 10  # rounding errors of t: a step that is rejected below this size has failed
 
@@ -44,6 +45,7 @@ class Integration:
     first: State | None = None  # f(t0, y0), where it is known already
     saver: Saver | None = None  # of states at asked times
     dense: DenseOutput | None = None  # of an interpolant for later
+    watch: "Watch | None" = None  # for events
 
     @property
     def batch(self) -> int:
@@ -92,12 +94,34 @@ class AcceptedSteps(ABC):
 
     def __iter__(self) -> Iterator[Step]:
         saver, dense = self.integration.saver, self.integration.dense
-        for step in self.accepted():
+        steps = self.accepted() if self.integration.watch is None else self._until_an_event(self.integration.watch)
+        for step in steps:
             if saver is not None:
                 saver.take(step)
             if dense is not None:
                 dense.take(step)
             yield step
+
+    def _until_an_event(self, watch: "Watch") -> Iterator[Step]:
+        """The accepted steps up to the first event that stops the batch, the last of them shortened."""
+        p, calls = self.integration, self.integration.rate.calls
+        watch.begin(p.t0, self.y)
+        steps = self.accepted()
+        for step in steps:
+            stop = watch.look(step)
+            if stop is None:
+                yield step
+                continue
+            t_next = float(stop[1])
+            attempt = p.stepper.step(p.rate, step.t, t_next, step.y0, step.stages[0] if p.stepper.tableau.explicit else None)
+            self.y, self.status = attempt.y1, (Status.STOPPED,) * p.batch
+            yield replace(step, t_next=t_next, y1=attempt.y1, stages=attempt.stages)
+            self.stop(t_next, p.rate.calls - calls + (p.first is not None))
+            break
+
+    def stop(self, t: float, nfe: int) -> None:
+        """The last words of a solve that an event has stopped."""
+        self.stats.nfe = nfe
 
     def run(self) -> "AcceptedSteps":
         """Take all steps."""
@@ -158,6 +182,11 @@ class FixedSteps(AcceptedSteps):
         self._count(p.rate.calls - calls + (p.first is not None), h)
         if not self.blind:
             self._check(h)
+
+    def stop(self, t: float, nfe: int) -> None:
+        h = (self.integration.t1 - self.integration.t0) / self.count
+        self.count = len([start for start in range(self.count) if (self.integration.t0 + start * h < t) == (h > 0)])
+        self._count(nfe, h)
 
     def _count(self, nfe: int, h: Time) -> None:
         if isinstance(h, Tensor):
@@ -260,6 +289,9 @@ class BatchSteps(AcceptedSteps):
             if self.integration.config.control.min_step is not None:
                 smallest = max(smallest, self.integration.config.control.min_step / self.integration.unit * (1 + 1e-12))
         return abs(h) < smallest
+
+    def stop(self, t: float, nfe: int) -> None:
+        self._finish(Status.SUCCESS, t, 0.0, nfe)
 
     def _note(self, t: float, h: float, ratio: float, accept: bool) -> None:
         stats = self.stats

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from continua.ode.control import NextStep
 from continua.ode.error import first_step, rms
+from continua.ode.events import Watch
 from continua.ode.integration import SMALLEST_STEP, AcceptedSteps, Integration, not_finite
 from continua.ode.solution import State, Stats, Status, StepLog, failure, pick, put
 from continua.ode.stepper import Attempt, Step
@@ -58,7 +59,9 @@ class SampleSteps(AcceptedSteps):
         choose = NextStep(control, p.stepper.order)
         stops = SampleStops(control, p.rate.time_dtype, p.rate.device) if control.stops else None
         p.rate.on_step(0, False)
-        active = self._depart(choose)
+        active, watch = self._depart(choose), p.watch
+        if watch is not None:
+            watch.begin(torch.as_tensor(p.t0), p.y0)
         for index in range(config.control.max_steps):
             if not len(active.rows):
                 break
@@ -88,6 +91,11 @@ class SampleSteps(AcceptedSteps):
             if moved:
                 moving = None if all_moved else accept.nonzero().flatten()
                 step = self._step(index, active, t_next, attempt, moving)
+                if watch is not None and (stop := watch.look(step)) is not None:
+                    step = self._shortened(step, *stop)
+                    stopped = _spread(stop[0], moving, accept)
+                    arrived, leaving, landed = arrived | stopped, True, landed & ~stopped
+                    self._mark(active.rows[stopped])
                 yield step
                 active = _advance(active, step, moving)
             if resume is not None and jump is not None:  # cut short by a stop: that says nothing about the next step
@@ -144,6 +152,22 @@ class SampleSteps(AcceptedSteps):
         stages = [pick(stage, moving) for stage in attempt.stages]
         return Step(index, t, t_next, y, pick(attempt.y1, moving), stages, active.rows[moving])
 
+    def _shortened(self, step: Step, which: Tensor, until: Tensor) -> Step:
+        """The step taken again, by some of its rows only until an event."""
+        p = self.integration
+        t_next = torch.where(which, until, torch.as_tensor(step.t_next))
+        attempt = p.stepper.step(p.rate, step.t, t_next, step.y0, step.stages[0])
+        rows = slice(None) if step.rows is None else step.rows
+        self.counts.nfe[rows] += len(attempt.stages) - 1
+        return Step(step.index, step.t, t_next, step.y0, attempt.y1, attempt.stages, step.rows)
+
+    def _mark(self, rows: Tensor) -> None:
+        stopped = set(rows.tolist())
+        self.status = tuple(Status.STOPPED if row in stopped else old for row, old in enumerate(self.status))
+
+    def _until_an_event(self, watch: Watch) -> Iterator[Step]:
+        return self.accepted()  # which looks for itself: samples stop one by one
+
     def _note(self, active: _ActiveSamples, t_next: Tensor, ratio: Tensor, accept: Tensor) -> None:
         counts, rows = self.counts, active.rows
         h = t_next - active.t
@@ -176,6 +200,11 @@ class SampleSteps(AcceptedSteps):
 
 def _ulp(t: Tensor) -> Tensor:
     return torch.nextafter(t.abs(), torch.full_like(t, torch.inf)) - t.abs()
+
+
+def _spread(which: Tensor, moving: Tensor | None, like: Tensor) -> Tensor:
+    """Flags of the rows of a step as flags of all active samples."""
+    return which if moving is None else torch.zeros_like(like).index_copy(0, moving, which)
 
 
 def _advance(active: _ActiveSamples, step: Step, moving: Tensor | None) -> _ActiveSamples:

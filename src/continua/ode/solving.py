@@ -15,6 +15,7 @@ from continua.ode.config import SolverConfig
 from continua.ode.control import Per, StepControl
 from continua.ode.dense import DenseOutput, Saver, relative_times
 from continua.ode.error import Tolerance, check_tolerances, largest_tolerance
+from continua.ode.events import Event, Watch, as_events, check_events
 from continua.ode.gradients import Gradient
 from continua.ode.implicit import Implicit, ImplicitStepper
 from continua.ode.integration import BatchSteps, Integration
@@ -44,6 +45,7 @@ def solve(
     save_at: "Sequence[float] | Tensor | None" = None,
     dense: bool = False,
     params: Sequence[Tensor] | None = None,
+    event: "Event | Sequence[Event] | None" = None,
     on_failure: Literal["raise", "status"] = "raise",
     record_steps: bool = False,
     **unknown: Never,
@@ -65,14 +67,15 @@ def solve(
         save_at: sorted times inside the interval at which the state is wanted; (time,) or, with an interval per sample, (time, batch).
         dense: keep the interpolant, for `Solution.interpolate`.
         params: tensors besides y0 that f depends on and that need gradients, where f is not a module that owns them.
+        event: an `Event`, or several, at which the solve stops or that it records.
         on_failure: "raise" a SolverError, or return the last good states with a "status" per sample.
         record_steps: keep t, h, error and acceptance of every tried step in `stats.steps`.
         unknown: there are no others; one of an earlier version is told its new place.
     """
     if unknown:
-        refuse_unknown(SolverConfig, "solver option", unknown, more=("save_at", "dense", "params"))
+        refuse_unknown(SolverConfig, "solver option", unknown, more=("save_at", "dense", "params", "event"))
     config = SolverConfig(method, rtol, atol, steps, control, gradient, on_failure, record_steps)
-    return solve_with(config, f, y0, t0, t1, save_at=save_at, dense=dense, params=params)
+    return solve_with(config, f, y0, t0, t1, save_at=save_at, dense=dense, params=params, event=event)
 
 
 def solve_with(
@@ -85,13 +88,14 @@ def solve_with(
     save_at: "Sequence[float] | Tensor | None" = None,
     dense: bool = False,
     params: Sequence[Tensor] | None = None,
+    event: "Event | Sequence[Event] | None" = None,
 ) -> Solution:
     """`solve` with its keywords in a `SolverConfig`.
 
     Under `torch.compile` and `torch.export`, fixed explicit steps become one graph: checks that look at numbers are left out, and
     `status` is empty. Other solves run outside the graph. Inside `torch.func` and forward mode, a checkpointed gradient is direct.
     """
-    options = dict(save_at=save_at, dense=dense, params=params)
+    options = dict(save_at=save_at, dense=dense, params=params, events=as_events(event))
     if torch.compiler.is_compiling():
         return _compiled(config, f, y0, t0, t1, options)
     if is_transforming():
@@ -103,7 +107,7 @@ def solve_with(
 def _compiled(
     config: SolverConfig, f: Field, y0: "Tensor | State", t0: "float | Tensor", t1: "float | Tensor", options: Options
 ) -> Solution:
-    problem = why_not_compiled(config, (*check_state(y0), *parameters_of(f, options["params"])))
+    problem = why_not_compiled(config, (*check_state(y0), *parameters_of(f, options["params"])), bool(options["events"]))
     if problem is None:
         return solve_eagerly(config, f, y0, t0, t1, **options)
     if torch.compiler.is_exporting():
@@ -122,6 +126,7 @@ def solve_eagerly(
     save_at: "Sequence[float] | Tensor | None",
     dense: bool,
     params: Sequence[Tensor] | None,
+    events: tuple[Event, ...] = (),
 ) -> Solution:
     """The solve itself, wherever it may run."""
     single = isinstance(y0, Tensor)
@@ -138,7 +143,7 @@ def solve_eagerly(
         solution = _nothing_to_do(config, state, times, single, DenseOutput(config.tableau, state, start, end, False) if dense else None)
         solution.ts = None if save_at is None else torch.as_tensor(save_at)
         return attach_saved(f, attach_end(f, solution, t1), save_at)
-    asked = _Asked(start, end, times, dense)
+    asked = _Asked(start, end, times, dense, events)
     if moves(save_at) and config.gradient.exact_times:
         asked.moving = with_graph(times if times is not None else [], save_at, state[0].device)
     if config.steps is not None and config.gradient.exact_times and (moves(t0) or moves(t1)):
@@ -147,7 +152,11 @@ def solve_eagerly(
         _in_units_of_t(solution.stats, asked, config.control.per == "sample", state[0].shape[0])
     else:
         integration = _integration(config, f, attach_start(f, state, t0, single), asked, tensors, single)
-        solution = attach_end(f, config.gradient.integrate(integration), t1)
+        solution = config.gradient.integrate(integration)
+        if integration.watch is None:
+            solution = attach_end(f, solution, t1)
+        else:
+            solution = integration.watch.attach(solution, end)
     solution.ts = None if save_at is None else torch.as_tensor(save_at, dtype=time_dtype(state[0]), device=state[0].device)
     return solution if config.gradient.exact_times else attach_saved(f, solution, save_at)
 
@@ -160,6 +169,7 @@ class _Asked:
     t1: Time
     times: "list[float] | Tensor | None"
     dense: bool
+    events: tuple[Event, ...] = ()
     moving: Tensor | None = None  # the times to save
     ends: tuple[Tensor, Tensor] | None = None  # t0 and t1, where the steps are to be functions of them
 
@@ -168,7 +178,7 @@ def _integration(config: SolverConfig, f: Field, y0: State, asked: _Asked, param
     """The pieces of one solve, put together from its configuration."""
     t0, t1, times, moving = asked.t0, asked.t1, asked.times, asked.moving
     tableau, each = config.tableau, config.control.per == "sample"
-    if each or ((times is not None or asked.dense) and tableau.order > 2):
+    if each or ((times is not None or asked.dense or asked.events) and tableau.order > 2):
         tableau = tableau.with_end_stage()
     interval, relative, unit = (t0, t1), False, 1.0
     if asked.ends is not None or (not each and isinstance(t0, Tensor) and isinstance(t1, Tensor)):
@@ -191,8 +201,11 @@ def _integration(config: SolverConfig, f: Field, y0: State, asked: _Asked, param
         moving = None if moving is None else times_per_sample(moving if moving.ndim == 2 else moving[:, None], y0)
     if times is not None and config.control.jump_at:
         times = snapped(times, config.control, t0, t1, time_dtype(y0[0]))
+    rate = Rate(f, y0, single)
+    if asked.events:
+        check_events(config, relative)
     return Integration(
-        rate=Rate(f, y0, single),
+        rate=rate,
         stepper=ExplicitStepper(tableau) if tableau.explicit else ImplicitStepper(tableau, config.implicit),
         config=config,
         y0=y0,
@@ -203,6 +216,7 @@ def _integration(config: SolverConfig, f: Field, y0: State, asked: _Asked, param
         params=params if moving is None else (*params, moving),
         saver=None if times is None else Saver(tableau, times, y0, t0, moving),
         dense=DenseOutput(tableau, y0, *interval, relative, config.control) if asked.dense else None,
+        watch=Watch(asked.events, rate, tableau, y0[0].shape[0], each) if asked.events else None,
     )
 
 

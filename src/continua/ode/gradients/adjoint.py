@@ -85,7 +85,10 @@ class Adjoint(Gradient):
 
     def _take(self, integration: Integration, steps: AcceptedSteps, times: list[float]) -> ForwardPass:
         outputs = steps.run().detached()
-        ends = (float(integration.t0), float(integration.t1))
+        ends, watch = (float(integration.t0), float(integration.t1)), integration.watch
+        if watch is not None and int(watch.stopped) >= 0:
+            ends = (ends[0], float(watch.ended))
+            times = [time for time in times if abs(time - ends[0]) <= abs(ends[1] - ends[0])]  # the first ones; the others were not reached
         config = self.backward_config(integration.config)
         tape = _Tape(integration.rate, config, self.norm, steps.stats, *ends, times)
         return ForwardPass(outputs, outputs, tape.backward)
