@@ -134,7 +134,7 @@ def test_statuses_read_as_sentences():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (dict(rtol=0.0), "rtol=0.0"),
+        (dict(rtol=-0.1), "rtol=-0.1"),
         (dict(atol=-1e-3), "atol=-0.001"),
         (dict(rtol=nan), "rtol=nan"),
         (dict(atol=inf), "atol=inf"),
@@ -148,7 +148,7 @@ def test_statuses_read_as_sentences():
         (dict(control="each"), "control='each'.*'batch', 'sample'"),
         (dict(gradient="backprop"), "unknown gradient 'backprop'.*checkpoint"),
         (dict(on_failure="ignore"), "on_failure='ignore'"),
-        (dict(control=dict(kind="pid")), "'pid'"),
+        (dict(control=dict(kind="p")), "'pid'"),
         (dict(control=dict(safty=0.8)), "safty"),
         (dict(control=dict(safety=1.5)), "safety=1.5"),
         (dict(method="rk4"), "rk4 is a method without an error estimate.*steps=N"),

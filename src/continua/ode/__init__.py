@@ -2,12 +2,13 @@
 
 from continua.ode.config import SolverConfig
 from continua.ode.control import StepControl
+from continua.ode.events import Event, steady_state
 from continua.ode.gradients import Adjoint, Checkpoint, Direct, ForwardPass, Gradient, Reversible, connect
 from continua.ode.implicit import Implicit, ImplicitStepper
 from continua.ode.integration import AcceptedSteps, Integration
 from continua.ode.plain import upgrade_solver_options
 from continua.ode.rate import Rate, broadcast_time, replaying
-from continua.ode.solution import Solution, Stats, Status, StepLog
+from continua.ode.solution import EventLog, Solution, Stats, Status, StepLog
 from continua.ode.solving import solve, solve_with
 from continua.ode.stepper import Attempt, ExplicitStepper, ParameterGradients, Step, Stepper
 from continua.ode.tableau import METHODS, Tableau, find_method
@@ -19,6 +20,8 @@ __all__ = [
     "Attempt",
     "Checkpoint",
     "Direct",
+    "Event",
+    "EventLog",
     "ExplicitStepper",
     "ForwardPass",
     "Gradient",
@@ -43,5 +46,6 @@ __all__ = [
     "replaying",
     "solve",
     "solve_with",
+    "steady_state",
     "upgrade_solver_options",
 ]

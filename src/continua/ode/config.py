@@ -1,19 +1,23 @@
 """How to solve: one dataclass with the solver's keywords, checked when it is made."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from math import isfinite
 from typing import Literal, Never
 
+import torch
+from torch import Tensor
+
 from continua.errors import ConfigError, unknown_name
 from continua.ode.control import Per, StepControl
+from continua.ode.error import Tolerance
 from continua.ode.gradients import Adjoint, Checkpoint, Direct, Gradient, Reversible
 from continua.ode.implicit import Implicit
 from continua.ode.plain import Options, Plain, build, is_whole, refuse_unknown
 from continua.ode.tableau import Tableau, find_method, name_of
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, eq=False)
 class SolverConfig:
     """The solver keywords of `solve`; a dict with the same keys is accepted wherever one of these is.
 
@@ -21,8 +25,8 @@ class SolverConfig:
     """
 
     method: "str | Tableau | Implicit"
-    rtol: float
-    atol: float
+    rtol: Tolerance
+    atol: Tolerance
     steps: int | None
     control: StepControl
     gradient: Gradient
@@ -32,8 +36,8 @@ class SolverConfig:
     def __init__(
         self,
         method: "str | Tableau | Implicit | Options" = "dopri5",
-        rtol: float = 1e-3,
-        atol: float = 1e-3,
+        rtol: "Tolerance | Sequence[float]" = 1e-3,
+        atol: "Tolerance | Sequence[float]" = 1e-3,
         steps: int | None = None,
         control: "Per | StepControl | Options" = "batch",
         gradient: "str | Gradient | Options" = "checkpoint",
@@ -45,7 +49,9 @@ class SolverConfig:
             refuse_unknown(SolverConfig, "solver option", unknown)
         method = build(Implicit, "option of an implicit method:", method) if isinstance(method, Mapping) else method
         values = dict(method=method, control=StepControl.of(control), gradient=find_gradient(gradient))
-        values |= dict(rtol=rtol, atol=atol, steps=steps, on_failure=on_failure, record_steps=record_steps)
+        values |= dict(
+            rtol=_tolerance("rtol", rtol), atol=_tolerance("atol", atol), steps=steps, on_failure=on_failure, record_steps=record_steps
+        )
         for name, value in values.items():
             object.__setattr__(self, name, value)
         self._check_values()
@@ -70,11 +76,25 @@ class SolverConfig:
         default = SolverConfig()
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         values["method"] = self.method.plain() if isinstance(self.method, Implicit) else name_of(self.method)
+        values |= {name: _plain_tolerance(values[name]) for name in ("rtol", "atol")}
         changed = {name: value for name, value in values.items() if value != getattr(default, name)}
         return {name: value.plain() if isinstance(value, StepControl | Gradient) else value for name, value in changed.items()}
 
+    def __eq__(self, other: object) -> bool:
+        return self.plain() == other.plain() if isinstance(other, SolverConfig) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((self.tableau.name, self.steps, self.control, self.on_failure, self.record_steps))
+
+    @property
+    def tolerances(self) -> str:
+        """Both tolerances, as one reads them."""
+        return ", ".join(f"{name}={_shown(getattr(self, name))}" for name in ("rtol", "atol"))
+
     def _check_combination(self) -> None:
         tableau = self.tableau
+        if self.steps is not None and self.control.stops:
+            raise ConfigError(f"steps={self.steps} are equal and land on no step_at or jump_at; leave steps out, or those")
         if self.steps is None and (tableau.b_error is None or not tableau.explicit):
             kind = "an implicit method" if not tableau.explicit else "a method without an error estimate"
             raise ConfigError(f"{tableau.name} is {kind} and cannot choose its steps; give steps=N, or use dopri5, tsit5, bosh3, ...")
@@ -85,10 +105,6 @@ class SolverConfig:
             )
 
     def _check_values(self) -> None:
-        for name in ("rtol", "atol"):
-            value = getattr(self, name)
-            if not (isinstance(value, int | float) and isfinite(value) and value > 0):
-                raise ConfigError(f"{name}={value!r}; a tolerance must be a finite number above 0")
         if self.steps is not None and not is_whole(self.steps):
             raise ConfigError(f"steps={self.steps!r}; expected a whole number of at least 1")
         if self.on_failure not in ("raise", "status"):
@@ -112,6 +128,44 @@ class SolverConfig:
             return f"{name} iterates until it has converged, which cannot be one graph; {switch}"
         reason = self.gradient.why_not_one_graph()
         return None if reason is None else f"{reason}; {switch}"
+
+
+def _tolerance(name: str, given: object) -> Tolerance:
+    """A tolerance that has been looked at: a number, a tensor of them, or a tuple with one for each part of the state."""
+    if isinstance(given, tuple):
+        return tuple(_tolerance(name, part) for part in given)  # pyright: ignore[reportReturnType]
+    value = given.detach() if isinstance(given, Tensor) else torch.tensor(given, dtype=torch.float64) if isinstance(given, list) else given
+    if isinstance(value, Tensor):
+        good = (
+            value.is_floating_point() and bool((torch.isfinite(value) & (value >= 0)).all()) and (name == "rtol" or bool((value > 0).all()))
+        )
+    else:
+        good = (
+            isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and isfinite(value)
+            and (value > 0 or (name, value) == ("rtol", 0))
+        )
+    if not good:
+        least = "of at least 0" if name == "rtol" else "above 0"
+        raise ConfigError(f"{name}={given!r}; a tolerance must be a finite number {least}, or a tensor of them that broadcasts against y0")
+    return value  # pyright: ignore[reportReturnType]
+
+
+def _plain_tolerance(value: Tolerance) -> object:
+    if isinstance(value, tuple):
+        return tuple(_plain_tolerance(part) for part in value)
+    return value.tolist() if isinstance(value, Tensor) else value
+
+
+def _shown(value: Tolerance) -> str:
+    if isinstance(value, float | int):
+        return f"{value:g}"
+    parts = value if isinstance(value, tuple) else (value,)
+    low, high = (
+        pick([float(f(part)) if isinstance(part, Tensor) else part for part in parts]) for f, pick in ((torch.min, min), (torch.max, max))
+    )
+    return f"{low:g} … {high:g}"
 
 
 GRADIENTS: dict[str, type[Gradient]] = {kind.kind: kind for kind in (Checkpoint, Direct, Reversible, Adjoint)}

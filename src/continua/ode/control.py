@@ -1,23 +1,18 @@
-"""How steps are chosen: the error of a step, Hairer's first step, and the law that turns an error into the next step."""
+"""How steps are chosen: the options, and the law that turns the error of a step into the size of the next."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import isfinite
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from continua.errors import ConfigError
-from continua.native import is_transforming, native_error_rms
 from continua.ode.plain import Options, Plain, build, is_whole, plain_differences
-from continua.ode.solution import State, Time
-from continua.ode.stepper import combine
-
-if TYPE_CHECKING:
-    from continua.ode.integration import Integration
 
 Per = Literal["batch", "sample"]
+LAWS = {"i": (1.0, 0.0, 0.0), "pi": (0.7, 0.4, 0.0), "pid": (0.75, 0.5, 0.05)}  # α, β, γ as multiples of 1/k
 TINY = 1e-30  # keeps an error of exactly 0 from dividing
 
 
@@ -26,25 +21,33 @@ class StepControl:
     """Whose error chooses a step, and how the next step follows from the error of the last one.
 
     `per`: "batch", one step for all, or "sample", every sample its own time and step. `first_step`: the size of the first step (default:
-    Hairer's rule). `max_steps`: tried steps after which a solve fails.
+    Hairer's rule). `max_steps`: tried steps after which a solve fails. `min_step`, `max_step`: bounds of a step's size; one of `min_step`
+    is accepted whatever its error. `step_at`: times to land on; `jump_at`: times to land on where f jumps, so that no step reaches over
+    them and f is evaluated anew on the other side.
 
     With r the error relative to the tolerance and k the order of the error estimate, the next step is h · clip(safety · r^(−α) ·
-    r_prev^β, factor_min, factor_max). `kind="i"` has α = 1/k, β = 0: the papers' and torchdiffeq's. `"pi"` has α = 0.7/k, β = 0.4/k
-    (Gustafsson 1991; Hairer & Wanner II, §IV.2). After an accepted step the factor is at least `accept_factor_min`, after a
+    r_prev^β · r_prevprev^(−γ), factor_min, factor_max). `kind="i"` has α = 1/k, β = γ = 0: the papers' and torchdiffeq's. `"pi"` has
+    α = 0.7/k, β = 0.4/k, γ = 0 (Gustafsson 1991; Hairer & Wanner II, §IV.2). `"pid"` adds a derivative part of 0.05/k to that:
+    α = 0.75/k, β = 0.5/k, γ = 0.05/k (Söderlind 2003). After an accepted step the factor is at least `accept_factor_min`, after a
     rejected one at most 1, and the step that follows a rejection does not grow when `hold_after_rejection` is set.
     """
 
     per: Per = "batch"
-    kind: Literal["i", "pi"] = "i"
+    kind: Literal["i", "pi", "pid"] = "i"
     first_step: float | None = None
     max_steps: int = 1000
     safety: float = 0.9
     factor_min: float = 0.2
     factor_max: float = 10.0
-    accept_factor_min: float | None = None  # "i": 1, as torchdiffeq; "pi": factor_min
-    alpha: float | None = None  # both exponents as multiples of 1/k
+    accept_factor_min: float | None = None  # "i": 1, as torchdiffeq; else factor_min
+    alpha: float | None = None  # the exponents as multiples of 1/k
     beta: float | None = None
-    hold_after_rejection: bool | None = None  # "i": no, as torchdiffeq; "pi": yes, as Hairer
+    hold_after_rejection: bool | None = None  # "i": no, as torchdiffeq; else yes, as Hairer
+    gamma: float | None = None
+    min_step: float | None = None
+    max_step: float | None = None
+    step_at: "Sequence[float]" = ()
+    jump_at: "Sequence[float]" = ()
 
     @classmethod
     def of(cls, given: "StepControl | Per | Options") -> "StepControl":
@@ -70,37 +73,61 @@ class StepControl:
 
     def __post_init__(self) -> None:
         if self.per not in ("batch", "sample"):
-            hint = f"; the law of the step is control=dict(kind={self.per!r})" if self.per in ("i", "pi") else ""
+            hint = f"; the law of the step is control=dict(kind={self.per!r})" if self.per in LAWS else ""
             raise ConfigError(f"control={self.per!r}; expected 'batch', 'sample' or a StepControl{hint}")
-        if self.kind not in ("i", "pi"):
-            raise ConfigError(f"control: kind={self.kind!r}; expected 'i' or 'pi'")
+        if self.kind not in LAWS:
+            raise ConfigError(f"control: kind={self.kind!r}; expected one of {', '.join(map(repr, LAWS))}")
         if not is_whole(self.max_steps):
             raise ConfigError(f"control: max_steps={self.max_steps!r}; expected a whole number of at least 1")
-        if self.first_step is not None and not (isfinite(self.first_step) and self.first_step > 0):
-            raise ConfigError(f"control: first_step={self.first_step!r}; expected a finite number above 0 (its sign follows t1 − t0)")
+        for name in ("first_step", "min_step", "max_step"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, int | float) and isfinite(value) and value > 0):
+                raise ConfigError(f"control: {name}={value!r}; expected a finite number above 0 (its sign follows t1 − t0)")
+        if self.min_step is not None and self.max_step is not None and self.min_step > self.max_step:
+            raise ConfigError(f"control: min_step={self.min_step} is above max_step={self.max_step}")
         if not (0 < self.safety <= 1 and 0 < self.factor_min < 1 < self.factor_max):
             given = f"safety={self.safety}, factor_min={self.factor_min}, factor_max={self.factor_max}"
             raise ConfigError(f"control: {given}; expected 0 < safety ≤ 1 and 0 < factor_min < 1 < factor_max")
-        simple = self.kind == "i"
-        defaults = dict(
-            accept_factor_min=1.0 if simple else self.factor_min,
-            alpha=1.0 if simple else 0.7,
-            beta=0.0 if simple else 0.4,
-            hold_after_rejection=not simple,
-        )
-        for name, value in defaults.items():
+        for name in ("step_at", "jump_at"):
+            object.__setattr__(self, name, _as_times(name, getattr(self, name)))
+        simple, (alpha, beta, gamma) = self.kind == "i", LAWS[self.kind]
+        defaults = dict(alpha=alpha, beta=beta, gamma=gamma, hold_after_rejection=not simple)
+        for name, value in dict(accept_factor_min=1.0 if simple else self.factor_min, **defaults).items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
 
+    @property
+    def stops(self) -> bool:
+        """Whether there are times to land on."""
+        return bool(self.step_at or self.jump_at)
+
+
+def _as_times(name: str, given: object) -> tuple[float, ...]:
+    if isinstance(given, Tensor) and given.requires_grad:
+        raise ConfigError(f"control: {name} requires gradients, and has none: steps are not differentiated; give {name}.detach()")
+    try:
+        times = tuple(sorted({float(time) for time in (given.tolist() if isinstance(given, Tensor) else given)}))  # pyright: ignore
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"control: {name}={given!r}; expected times, in a list or a 1-D tensor") from error
+    if not all(map(isfinite, times)):
+        raise ConfigError(f"control: {name} holds a time that is not finite")
+    return times
+
 
 class NextStep:
-    """The law of `StepControl`, for one step or for a step per sample; remembers the last error and rejection."""
+    """The law of `StepControl`, for one step or for a step per sample; remembers the last errors and rejection.
 
-    def __init__(self, control: StepControl, estimate_order: int) -> None:
+    `unit`: how long a unit of the loop's clock is in t.
+    """
+
+    def __init__(self, control: StepControl, estimate_order: int, unit: float = 1.0) -> None:
         self.control = control
         self.k = estimate_order
         self.previous: Tensor | float = 1.0
+        self.before: Tensor | float = 1.0  # the previous one
         self.rejected: Tensor | bool = False
+        self.least = None if control.min_step is None else control.min_step / unit
+        self.most = None if control.max_step is None else control.max_step / unit
 
     def __call__(self, h: Tensor, ratio: Tensor, accept: Tensor) -> Tensor:
         c = self.control
@@ -111,80 +138,34 @@ class NextStep:
 
         alpha, beta = either(c.alpha, 1.0) / self.k, either(c.beta, 0.0) / self.k
         factor = c.safety * ratio.clamp(min=TINY) ** -alpha * self.previous**beta
+        if c.gamma:
+            factor = factor * self.before ** -(either(c.gamma, 0.0) / self.k)
+            self.before = torch.where(accept, self.previous, self.before)
         lower, upper = either(c.accept_factor_min, c.factor_min), either(c.factor_max, 1.0)
         if c.hold_after_rejection:
             upper = upper.masked_fill(torch.as_tensor(self.rejected, device=accept.device), 1.0)
         self.previous = torch.where(accept, ratio.clamp(min=1e-4), self.previous)
         self.rejected = ~accept
-        return h * torch.clamp(factor.nan_to_num(nan=0.0), lower, upper)
+        return self.bounded(h * torch.clamp(factor.nan_to_num(nan=0.0), lower, upper))
+
+    def accepts(self, h: "float | Tensor", ratio: Tensor) -> Tensor:
+        """Whether a step of this error counts; one that may not be shorter always does, if it is a number."""
+        within = ratio <= 1.0
+        return (
+            within
+            if self.least is None
+            else within | (torch.isfinite(ratio) & torch.as_tensor(abs(h) <= self.least * (1 + 1e-9), device=ratio.device))
+        )
+
+    def bounded(self, h: Tensor) -> Tensor:
+        """A step of allowed size."""
+        if self.least is None and self.most is None:
+            return h
+        return torch.copysign(h.abs().clamp(self.least, self.most), h)
 
     def keep(self, rows: Tensor) -> None:
         """Forget the samples that have left."""
         if isinstance(self.previous, Tensor) and isinstance(self.rejected, Tensor):
             self.previous, self.rejected = self.previous[rows], self.rejected[rows]
-
-
-@torch.no_grad()
-def first_step(integration: "Integration", f0: State, per_sample: bool) -> Tensor:
-    """Hairer, Nørsett & Wanner I, §II.4: a step whose Euler increment is about 1 % of the state, refined by one probe of f.
-
-    The probe stays inside the interval. Returns the size, without its sign.
-    """
-    p, n = integration, integration.measured
-    span = torch.as_tensor(p.t1 - p.t0, dtype=torch.float64, device=p.rate.device)
-    y0 = p.y0[:n]
-    scales = [part.abs().mul_(p.config.rtol).add_(p.config.atol) for part in y0]
-    d0 = rms([y / s for y, s in zip(y0, scales, strict=True)], per_sample)
-    d1 = rms([f / s for f, s in zip(f0, scales, strict=False)], per_sample)
-    h0 = torch.where((d0 < 1e-5) | (d1 < 1e-5), 1e-6, 0.01 * d0 / d1.clamp(min=TINY)).minimum(span.abs())
-    signed: Time = torch.copysign(h0, span)
-    if per_sample:
-        moment: Time = torch.where(h0 == span.abs(), p.t1, p.t0 + signed)  # t0 + (t1 − t0) may round to beyond t1
-    else:
-        signed = float(signed)
-        moment = p.t1 if signed == float(span) else p.t0 + signed
-    f1 = p.rate(moment, combine(p.y0, signed, [1.0], [f0]))
-    change = [(b - a) / s for a, b, s in zip(f0, f1, scales, strict=False)]
-    d2 = rms(change, per_sample) / h0.clamp(min=TINY)
-    steepest = torch.maximum(d1, d2)
-    h1 = torch.where(steepest <= 1e-15, (h0 * 1e-3).clamp(min=1e-6), (0.01 / steepest.clamp(min=TINY)) ** (1 / p.stepper.order))
-    # A non-finite rate of change gives no step: any will do, the loop then finds and names the sample.
-    return torch.minimum(100 * h0, h1).minimum(span.abs()).nan_to_num(nan=1e-6).detach()  # forward mode knows no `no_grad`
-
-
-def rms(parts: Sequence[Tensor], per_sample: bool) -> Tensor:
-    """Root mean square over a component (of each sample, if asked), the largest over components; float64."""
-    norms = []
-    for part in parts:
-        wide = part if part.dtype in (torch.float32, torch.float64) else part.float()
-        if per_sample:
-            flat = wide.reshape(len(wide), -1)
-            norms.append(torch.linalg.vector_norm(flat, dim=1).double() / max(flat.shape[1], 1) ** 0.5)
-        else:
-            norms.append(torch.linalg.vector_norm(wide).double() / max(wide.numel(), 1) ** 0.5)
-    return norms[0] if len(norms) == 1 else torch.stack(norms).amax(0)
-
-
-@torch.no_grad()
-def error_ratio(error: State, y0: State, y1: State, rtol: float, atol: float, per_sample: bool) -> Tensor:
-    """RMS of error / (atol + rtol max(|y0|, |y1|)): a step is accepted when this is at most 1."""
-    if not per_sample and len(error) == 1:
-        ratio = native_error_rms(error[0], y0[0], y1[0], rtol, atol)
-        if ratio is not None:
-            return ratio
-    if is_transforming():  # the choice of steps is not differentiated, and `out=` below is unknown there
-        return rms([(e / (atol + rtol * torch.maximum(a.abs(), b.abs()))) for e, a, b in _without_tangents(error, y0, y1)], per_sample)
-    scaled = []
-    for e, before, after in zip(error, y0, y1, strict=False):
-        # Few temporaries: on a CPU the pages of a fresh large tensor cost more than the arithmetic on it.
-        scale = before.abs()
-        torch.maximum(scale, after.abs(), out=scale)
-        scale = scale if scale.dtype in (torch.float32, torch.float64) else scale.float()
-        torch.add(torch.tensor(atol, dtype=scale.dtype), scale, alpha=rtol, out=scale)
-        scaled.append(torch.div(e, scale, out=scale))
-    return rms(scaled, per_sample)
-
-
-def _without_tangents(*states: State) -> Iterator[tuple[Tensor, ...]]:
-    for parts in zip(*states, strict=False):
-        yield tuple(part.detach() for part in parts)
+        if isinstance(self.before, Tensor):
+            self.before = self.before[rows]

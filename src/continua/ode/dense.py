@@ -8,10 +8,12 @@ import torch
 from torch import Tensor
 
 from continua.errors import ConfigError
+from continua.ode.control import StepControl
 from continua.ode.moving import moves
-from continua.ode.rate import broadcast_time
+from continua.ode.rate import broadcast_time, time_dtype
 from continua.ode.solution import State, Time, pick
 from continua.ode.stepper import Step, combine
+from continua.ode.stops import snapped
 from continua.ode.tableau import Tableau
 
 Fraction = TypeVar("Fraction", float, Tensor)
@@ -160,8 +162,9 @@ class DenseOutput:
     t0 and t1 are those of the user. The steps are on the same clock, or on the common clock s ∈ [0, 1] if `relative`.
     """
 
-    def __init__(self, tableau: Tableau, y0: State, t0: Time, t1: Time, relative: bool) -> None:
+    def __init__(self, tableau: Tableau, y0: State, t0: Time, t1: Time, relative: bool, control: StepControl | None = None) -> None:
         self.tableau, self.y0, self.t0, self.t1, self.relative = tableau, y0, t0, t1, relative
+        self.control = StepControl() if control is None else control
         self.steps: list[Step] = []
 
     def take(self, step: Step) -> None:
@@ -172,12 +175,12 @@ class DenseOutput:
         if bool((time < ends.amin(0)).any() or (time > ends.amax(0)).any()):
             raise ConfigError(f"t = {time:.6g} lies outside the solved interval [{float(ends[0, 0]):.6g}, {float(ends[1, 0]):.6g}]")
         if self.steps and not isinstance(self.steps[0].t, Tensor) and not self.relative:
-            return self._shared(time)
+            return self._shared(*snapped([time], self.control, self.t0, self.t1, time_dtype(self.y0[0])))
         times = torch.full((1, len(self.y0[0])), time, dtype=torch.float64, device=self.y0[0].device)
         if self.relative:
             saver = Saver(self.tableau, relative_times(times, self.t0, self.t1), self.y0, 0.0)
         else:
-            saver = Saver(self.tableau, times, self.y0, self.t0)
+            saver = Saver(self.tableau, snapped(times, self.control, self.t0, self.t1, time_dtype(self.y0[0])), self.y0, self.t0)
         for step in self.steps:
             saver.take(step)
         return tuple(saver.ys[0])
@@ -186,7 +189,7 @@ class DenseOutput:
         forward = self.steps[0].h > 0
         ends = [step.t_next if forward else -step.t_next for step in self.steps]
         step = self.steps[min(bisect_left(ends, time if forward else -time), len(ends) - 1)]
-        theta = float((time - step.t) / step.h)
+        theta = max(float((time - step.t) / step.h), 0.0)  # below 0 on a jump
         if theta > 1.0:  # a failed solve did not get there
             return tuple(torch.full_like(part, torch.nan) for part in step.y1)
         return step.y1 if time == step.t_next else between(self.tableau, step, theta)

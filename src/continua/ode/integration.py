@@ -6,21 +6,24 @@ cost and `status` how each sample fared. How the solve is differentiated is the 
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import copysign, inf, ulp
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from continua.ode.control import NextStep, error_ratio, first_step, rms
+from continua.ode.control import NextStep
 from continua.ode.dense import DenseOutput, Saver
+from continua.ode.error import error_ratio, first_step, rms
 from continua.ode.rate import Rate, probe, sees_no_numbers
 from continua.ode.solution import Solution, State, Stats, Status, StepLog, Time, failure
 from continua.ode.stepper import Attempt, Step, Stepper
+from continua.ode.stops import Stop, Stops
 
 if TYPE_CHECKING:
     from continua.ode.config import SolverConfig
+    from continua.ode.events import Watch
 
 SMALLEST_STEP = 10  # rounding errors of t: a step that is rejected below this size has failed
 
@@ -38,9 +41,11 @@ class Integration:
     loop: "Callable[[Integration], AcceptedSteps] | None" = None  # which kind of steps; None: as many equal ones as the configuration says
     params: State = ()  # tensors besides y0 that need gradients
     controlled: int | None = None  # leading components that error control looks at; None: all that f takes
+    unit: float = 1.0  # how long a unit of the clock of t0 and t1 is for the user
     first: State | None = None  # f(t0, y0), where it is known already
     saver: Saver | None = None  # of states at asked times
     dense: DenseOutput | None = None  # of an interpolant for later
+    watch: "Watch | None" = None  # for events
 
     @property
     def batch(self) -> int:
@@ -89,12 +94,34 @@ class AcceptedSteps(ABC):
 
     def __iter__(self) -> Iterator[Step]:
         saver, dense = self.integration.saver, self.integration.dense
-        for step in self.accepted():
+        steps = self.accepted() if self.integration.watch is None else self._until_an_event(self.integration.watch)
+        for step in steps:
             if saver is not None:
                 saver.take(step)
             if dense is not None:
                 dense.take(step)
             yield step
+
+    def _until_an_event(self, watch: "Watch") -> Iterator[Step]:
+        """The accepted steps up to the first event that stops the batch, the last of them shortened."""
+        p, calls = self.integration, self.integration.rate.calls
+        watch.begin(p.t0, self.y)
+        steps = self.accepted()
+        for step in steps:
+            stop = watch.look(step)
+            if stop is None:
+                yield step
+                continue
+            t_next = float(stop[1])
+            attempt = p.stepper.step(p.rate, step.t, t_next, step.y0, step.stages[0] if p.stepper.tableau.explicit else None)
+            self.y, self.status = attempt.y1, (Status.STOPPED,) * p.batch
+            yield replace(step, t_next=t_next, y1=attempt.y1, stages=attempt.stages)
+            self.stop(t_next, p.rate.calls - calls + (p.first is not None))
+            break
+
+    def stop(self, t: float, nfe: int) -> None:
+        """The last words of a solve that an event has stopped."""
+        self.stats.nfe = nfe
 
     def run(self) -> "AcceptedSteps":
         """Take all steps."""
@@ -156,6 +183,11 @@ class FixedSteps(AcceptedSteps):
         if not self.blind:
             self._check(h)
 
+    def stop(self, t: float, nfe: int) -> None:
+        h = (self.integration.t1 - self.integration.t0) / self.count
+        self.count = len([start for start in range(self.count) if (self.integration.t0 + start * h < t) == (h > 0)])
+        self._count(nfe, h)
+
     def _count(self, nfe: int, h: Time) -> None:
         if isinstance(h, Tensor):
             each = torch.ones_like(h, dtype=torch.int64)
@@ -201,46 +233,65 @@ class BatchSteps(AcceptedSteps):
         self._suspects: list[int] = []  # samples that became infinite or undefined in the last rejected trial
 
     def accepted(self) -> Iterator[Step]:
-        p, config, calls = self.integration, self.integration.config, self.integration.rate.calls
+        p, control, calls = self.integration, self.integration.config.control, self.integration.rate.calls
         t, t1 = float(p.t0), float(p.t1)
+        stops = Stops(control, t, t1, p.rate.time_dtype).list if control.stops else [Stop(t1, t1, False)]
+        stop, *stops = stops
         p.rate.on_step(0, False)
-        first = p.rate(t, self.y[: p.rate.width]) if p.first is None else p.first
-        size = first_step(p, first, per_sample=False).item() if config.control.first_step is None else config.control.first_step
-        h = size if t1 > t else -size
-        choose = NextStep(config.control, p.stepper.order)
+        first: State | None = p.rate(t, self.y[: p.rate.width]) if p.first is None else p.first
+        choose = NextStep(control, p.stepper.order, p.unit)
+        h = self._first_step(first, choose)
         status = Status.MAX_STEPS
-        for _ in range(config.control.max_steps):
+        for _ in range(control.max_steps):
             smallest = SMALLEST_STEP * ulp(t)
-            h = copysign(max(abs(h), smallest), h)
-            last = abs(h) >= abs(t1 - t) * (1 - 1e-12)
-            t_next = t1 if last else t + h
-            last = t_next == t1  # also when t + h happens to round to it
+            h = planned = copysign(max(abs(h), smallest), h)
+            last = abs(h) >= abs(stop.end - t) * (1 - 1e-12)
+            t_next = stop.end if last else t + h
+            last = t_next == stop.end  # also when t + h happens to round to it
             p.rate.on_step(int(self.stats.accepted), False)
             attempt = p.stepper.step(p.rate, t, t_next, self.y, first)
             ratio = p.ratio(attempt, self.y, per_sample=False).cpu()
-            accept = ratio <= 1.0
+            accept = choose.accepts(t_next - t, ratio)
             self._note(t, t_next - t, float(ratio), bool(accept))
             h = float(choose(torch.tensor(t_next - t, dtype=torch.float64), ratio, accept))
             if not accept:
                 first = attempt.stages[0]
-                self._suspects = []
-                if not bool(torch.isfinite(ratio)):
-                    # A shorter step may save an undefined trial, within reason; nothing saves an undefined rate of change here.
-                    hopeless = not_finite(first)
-                    self._suspects = hopeless or not_finite((*attempt.y1, *attempt.stages[-1]))
-                    smallest = inf if hopeless else SMALLEST_STEP * ulp(max(abs(t), abs(t1)))
-                if abs(h) < smallest:
+                if self._hopeless(attempt, ratio, t, t1, h, smallest):
                     status = Status.STEP_UNDERFLOW
                     break
                 continue
             step = Step(int(self.stats.accepted) - 1, t, t_next, self.y, attempt.y1, attempt.stages)
-            self.y, t = attempt.y1, t_next
+            self.y, t, first = attempt.y1, t_next, p.stepper.next_first(attempt)
             yield step
-            if last:
+            if last and not stops:
                 status = Status.SUCCESS
                 break
-            first = p.stepper.next_first(attempt)
+            if last:  # cut short by a stop: that says nothing about the next step
+                t, h, first = stop.resume, max(h, planned, key=abs), None if stop.jump else first
+                stop, *stops = stops
         self._finish(status, t, h, p.rate.calls - calls + (p.first is not None))
+
+    def _first_step(self, first: State, choose: NextStep) -> float:
+        p = self.integration
+        given = p.config.control.first_step
+        size = first_step(p, first, per_sample=False) if given is None else torch.tensor(given / p.unit, dtype=torch.float64)
+        size = choose.bounded(size).item()
+        return size if p.t1 > p.t0 else -size
+
+    def _hopeless(self, attempt: Attempt, ratio: Tensor, t: float, t1: float, h: float, smallest: float) -> bool:
+        """Whether no shorter step can help after a rejected one."""
+        self._suspects = []
+        if not bool(torch.isfinite(ratio)):
+            # A shorter step may save an undefined trial, within reason; nothing saves an undefined rate of change here.
+            hopeless = not_finite(attempt.stages[0])
+            self._suspects = hopeless or not_finite((*attempt.y1, *attempt.stages[-1]))
+            smallest = inf if hopeless else SMALLEST_STEP * ulp(max(abs(t), abs(t1)))
+            if self.integration.config.control.min_step is not None:
+                smallest = max(smallest, self.integration.config.control.min_step / self.integration.unit * (1 + 1e-12))
+        return abs(h) < smallest
+
+    def stop(self, t: float, nfe: int) -> None:
+        self._finish(Status.SUCCESS, t, 0.0, nfe)
 
     def _note(self, t: float, h: float, ratio: float, accept: bool) -> None:
         stats = self.stats

@@ -69,9 +69,10 @@ def _offset(time: Tensor) -> Tensor:
 def _nudge(f: Field, y: State, t: Tensor, single: bool, sign: float) -> State:
     """y carried along the flow (against it with sign −1) over the offset of t, by the midpoint rule: right in second derivatives too."""
     rate, offset, still = Rate(f, y, single), _offset(t), t.detach()
+    half = carried(y, rate(still, y), 0.5 * offset, sign)
+    return carried(y, rate(still + 0.5 * offset, half), offset, sign)
 
-    def carried(k: State, share: float) -> State:
-        scale = share * sign * offset
-        return tuple(part + broadcast_time(scale, part).to(part.dtype) * slope for part, slope in zip(y, k, strict=True))
 
-    return carried(rate(still + 0.5 * offset, carried(rate(still, y), 0.5)), 1.0)
+def carried(y: State, k: State, offset: Tensor, sign: float) -> State:
+    """y ± offset · k."""
+    return tuple(part + broadcast_time(sign * offset, part).to(part.dtype) * slope for part, slope in zip(y, k, strict=True))

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from continua.ode.control import NextStep, first_step, rms
+from continua.ode.control import NextStep
+from continua.ode.error import first_step, rms
+from continua.ode.events import Watch
 from continua.ode.integration import SMALLEST_STEP, AcceptedSteps, Integration, not_finite
 from continua.ode.solution import State, Stats, Status, StepLog, failure, pick, put
 from continua.ode.stepper import Attempt, Step
+from continua.ode.stops import SampleStops
 
 
 @dataclass
@@ -52,27 +55,33 @@ class SampleSteps(AcceptedSteps):
         self._log: list[Tensor] = []
 
     def accepted(self) -> Iterator[Step]:
-        p, config = self.integration, self.integration.config
-        choose = NextStep(config.control, p.stepper.order)
+        p, config, control = self.integration, self.integration.config, self.integration.config.control
+        choose = NextStep(control, p.stepper.order)
+        stops = SampleStops(control, p.rate.time_dtype, p.rate.device) if control.stops else None
         p.rate.on_step(0, False)
-        active = self._depart()
+        active, watch = self._depart(choose), p.watch
+        if watch is not None:
+            watch.begin(torch.as_tensor(p.t0), p.y0)
         for index in range(config.control.max_steps):
             if not len(active.rows):
                 break
             p.rate.on_step(index, False)
             smallest = SMALLEST_STEP * _ulp(active.t)
             active.h = torch.copysign(active.h.abs().maximum(smallest), active.h)
-            last = active.h.abs() >= (active.t1 - active.t).abs() * (1 - 1e-12)
-            t_next = torch.where(last, active.t1, active.t + active.h)
+            end, resume, jump = (active.t1, None, None) if stops is None else stops.next(active.t, active.t1)
+            last = active.h.abs() >= (end - active.t).abs() * (1 - 1e-12)
+            t_next = torch.where(last, end, active.t + active.h)
             attempt = p.stepper.step(p.rate, active.t, t_next, active.y, active.first)
             ratio = p.ratio(attempt, active.y, per_sample=True)
-            accept = ratio <= 1.0
+            accept = choose.accepts(t_next - active.t, ratio)
             self._note(active, t_next, ratio, accept)
             h = choose(t_next - active.t, ratio, accept)
             undefined = ~torch.isfinite(ratio)
             # A shorter step may save an undefined trial, but only within reason.
-            smallest = torch.where(undefined, SMALLEST_STEP * _ulp(active.t.abs().maximum(active.t1.abs())), smallest)
-            arrived, stuck = accept & (t_next == active.t1), ~accept & (h.abs() < smallest)
+            within_reason = (SMALLEST_STEP * _ulp(active.t.abs().maximum(active.t1.abs()))).clamp(min=(choose.least or 0.0) * (1 + 1e-12))
+            smallest = torch.where(undefined, within_reason, smallest)
+            landed = accept & (t_next == end)
+            arrived, stuck = landed if resume is None else landed & (resume == active.t1), ~accept & (h.abs() < smallest)
             # One exchange with the device per step.
             flags = [accept.any(), accept.all(), (arrived | stuck).any(), stuck.any(), undefined.any()]
             moved, all_moved, leaving, failing, lost = torch.stack(flags).tolist()
@@ -82,8 +91,16 @@ class SampleSteps(AcceptedSteps):
             if moved:
                 moving = None if all_moved else accept.nonzero().flatten()
                 step = self._step(index, active, t_next, attempt, moving)
+                if watch is not None and (stop := watch.look(step)) is not None:
+                    step = self._shortened(step, *stop)
+                    stopped = _spread(stop[0], moving, accept)
+                    arrived, leaving, landed = arrived | stopped, True, landed & ~stopped
+                    self._mark(active.rows[stopped])
                 yield step
                 active = _advance(active, step, moving)
+            if resume is not None and jump is not None:  # cut short by a stop: that says nothing about the next step
+                h = torch.where(landed & (active.h.abs() > h.abs()), active.h, h)
+                active = self._go_on(active, landed & ~arrived, resume, jump)
             active.h = h
             if failing:
                 self._give_up(Status.STEP_UNDERFLOW, active.keep(stuck), torch.isfinite(ratio[stuck]))
@@ -98,7 +115,16 @@ class SampleSteps(AcceptedSteps):
             sample, t, h, error, accepted = torch.cat(self._log, dim=1).cpu()
             self.stats.steps = StepLog(t, h, error, accepted.bool(), sample.long())
 
-    def _depart(self) -> _ActiveSamples:
+    def _go_on(self, active: _ActiveSamples, landed: Tensor, resume: Tensor, jump: Tensor) -> _ActiveSamples:
+        """Samples that have landed on a stop start again behind it; where f jumps, with a new first stage."""
+        t, first = torch.where(landed, resume, active.t), active.first
+        rows = (landed & jump).nonzero().flatten()
+        if len(rows):
+            first = put(first, rows, self.integration.rate(t[rows], pick(active.y, rows)))
+            self.counts.nfe[active.rows[rows]] += 1
+        return _ActiveSamples(active.rows, t, active.t1, active.h, active.y, first)
+
+    def _depart(self, choose: NextStep) -> _ActiveSamples:
         p, config = self.integration, self.integration.config
         rows = torch.arange(p.batch, device=p.rate.device)
         t, t1 = (torch.as_tensor(x, dtype=torch.float64, device=p.rate.device).expand(p.batch) for x in (p.t0, p.t1))
@@ -109,6 +135,7 @@ class SampleSteps(AcceptedSteps):
             self.counts.nfe += 1
         else:
             h = torch.full_like(t, config.control.first_step)
+        h = choose.bounded(h)
         active = _ActiveSamples(rows, t, t1, torch.copysign(h, t1 - t), p.y0, first)
         return active if bool((t != t1).all()) else active.keep(t != t1)
 
@@ -124,6 +151,22 @@ class SampleSteps(AcceptedSteps):
             return Step(index, t, t_next, y, attempt.y1, attempt.stages, active.rows[moving])
         stages = [pick(stage, moving) for stage in attempt.stages]
         return Step(index, t, t_next, y, pick(attempt.y1, moving), stages, active.rows[moving])
+
+    def _shortened(self, step: Step, which: Tensor, until: Tensor) -> Step:
+        """The step taken again, by some of its rows only until an event."""
+        p = self.integration
+        t_next = torch.where(which, until, torch.as_tensor(step.t_next))
+        attempt = p.stepper.step(p.rate, step.t, t_next, step.y0, step.stages[0])
+        rows = slice(None) if step.rows is None else step.rows
+        self.counts.nfe[rows] += len(attempt.stages) - 1
+        return Step(step.index, step.t, t_next, step.y0, attempt.y1, attempt.stages, step.rows)
+
+    def _mark(self, rows: Tensor) -> None:
+        stopped = set(rows.tolist())
+        self.status = tuple(Status.STOPPED if row in stopped else old for row, old in enumerate(self.status))
+
+    def _until_an_event(self, watch: Watch) -> Iterator[Step]:
+        return self.accepted()  # which looks for itself: samples stop one by one
 
     def _note(self, active: _ActiveSamples, t_next: Tensor, ratio: Tensor, accept: Tensor) -> None:
         counts, rows = self.counts, active.rows
@@ -157,6 +200,11 @@ class SampleSteps(AcceptedSteps):
 
 def _ulp(t: Tensor) -> Tensor:
     return torch.nextafter(t.abs(), torch.full_like(t, torch.inf)) - t.abs()
+
+
+def _spread(which: Tensor, moving: Tensor | None, like: Tensor) -> Tensor:
+    """Flags of the rows of a step as flags of all active samples."""
+    return which if moving is None else torch.zeros_like(like).index_copy(0, moving, which)
 
 
 def _advance(active: _ActiveSamples, step: Step, moving: Tensor | None) -> _ActiveSamples:

@@ -40,6 +40,7 @@ class Status(Enum):
     NON_FINITE = "the state or its rate of change became infinite or not a number"
     STEP_UNDERFLOW = "the step became too small to advance time: the equation is too stiff for this method, or the tolerance too tight"
     MAX_STEPS = "took max_steps steps without reaching the end time"
+    STOPPED = "was stopped by an event"
     NOT_CONVERGED = "the iteration for the stages of an implicit step did not converge"
 
 
@@ -89,10 +90,26 @@ class Stats:
 
 
 @dataclass
+class EventLog:
+    """Every occurrence of one event, in the order of the steps: when, the states, and whose under per-sample control.
+
+    `y` has the occurrences first: (occurrence, ...) of single samples, or (occurrence, batch, ...). Without gradients: those of a terminal
+    event are in `Solution.t_end` and `Solution.y1`.
+    """
+
+    t: Tensor
+    y: "Tensor | State"
+    sample: Tensor | None = None
+
+
+@dataclass
 class Solution:
     """The result of `solve`. `y1` and `ys` have the form of `y0` (a tensor or a tuple); `ys` is (time, batch, ...).
 
     `status` has an entry per sample; it is empty inside a compiled or exported solve, which cannot check its states.
+
+    With `event=`: `t_end` says when the solve ended, `stopped` by which event (−1: none, it reached t1), for the batch or for each sample;
+    `events` has a log of every event. Times in `save_at` that were not reached are NaN in `ys`.
     """
 
     y1: "Tensor | State"
@@ -101,11 +118,14 @@ class Solution:
     stats: Stats
     status: tuple[Status, ...]
     _dense: "DenseOutput | None" = None
+    t_end: Tensor | None = None
+    stopped: Tensor | None = None
+    events: tuple[EventLog, ...] = ()
 
     @property
     def success(self) -> bool:
-        """Whether every sample reached its end time."""
-        return all(status is Status.SUCCESS for status in self.status)
+        """Whether every sample reached its end time, or an event that stopped it."""
+        return all(status in (Status.SUCCESS, Status.STOPPED) for status in self.status)
 
     def interpolate(self, t: "float | Sequence[float] | Tensor") -> "Tensor | State":
         """The state at time t inside the interval, by the method's interpolant. Needs `dense=True`.

@@ -14,6 +14,8 @@ from continua.ode.checking import check_state, check_times, end_times, per_sampl
 from continua.ode.config import SolverConfig
 from continua.ode.control import Per, StepControl
 from continua.ode.dense import DenseOutput, Saver, relative_times
+from continua.ode.error import Tolerance, check_tolerances, largest_tolerance
+from continua.ode.events import Event, Watch, as_events, check_events
 from continua.ode.gradients import Gradient
 from continua.ode.implicit import Implicit, ImplicitStepper
 from continua.ode.integration import BatchSteps, Integration
@@ -23,6 +25,7 @@ from continua.ode.rate import Field, Rate, RelativeTime, parameters_of, time_dty
 from continua.ode.sample import SampleCounts, SampleSteps
 from continua.ode.solution import Solution, State, Stats, Status, Time
 from continua.ode.stepper import ExplicitStepper
+from continua.ode.stops import snapped
 from continua.ode.surroundings import for_transforms, transformed, why_not_compiled
 from continua.ode.tableau import Tableau
 
@@ -34,14 +37,15 @@ def solve(
     t1: "float | Tensor",
     *,
     method: "str | Tableau | Implicit | Options" = "dopri5",
-    rtol: float = 1e-3,
-    atol: float = 1e-3,
+    rtol: "Tolerance | Sequence[float]" = 1e-3,
+    atol: "Tolerance | Sequence[float]" = 1e-3,
     steps: int | None = None,
     control: "Per | StepControl | Options" = "batch",
     gradient: "str | Gradient | Options" = "checkpoint",
     save_at: "Sequence[float] | Tensor | None" = None,
     dense: bool = False,
     params: Sequence[Tensor] | None = None,
+    event: "Event | Sequence[Event] | None" = None,
     on_failure: Literal["raise", "status"] = "raise",
     record_steps: bool = False,
     **unknown: Never,
@@ -54,7 +58,8 @@ def solve(
         t0, t1: start and end; t1 < t0 integrates backwards. A (batch,) tensor gives each sample its own interval.
         method: a name (euler, midpoint, heun, ralston, rk4, rk38, bosh3, fehlberg45, dopri5, tsit5, dopri8; implicit: gauss2, gauss4,
             radau3, radau5), a `Tableau`, or an `Implicit` method with the options of its iteration.
-        rtol, atol: a step is accepted when the RMS of error / (atol + rtol max(|y|)) is at most 1.
+        rtol, atol: a step is accepted when the RMS of error / (atol + rtol max(|y|)) is at most 1. Numbers; or tensors that broadcast
+            against y0, or tuples with one of these for each part of y0.
         steps: this many equal steps instead of adaptive ones.
         control: "batch", one step for all; "sample", every sample its own time and step; or a `StepControl` with all its constants.
         gradient: "checkpoint" (recommended), "direct", "reversible" or "adjoint" (not recommended); one of these with its options, such as
@@ -62,14 +67,15 @@ def solve(
         save_at: sorted times inside the interval at which the state is wanted; (time,) or, with an interval per sample, (time, batch).
         dense: keep the interpolant, for `Solution.interpolate`.
         params: tensors besides y0 that f depends on and that need gradients, where f is not a module that owns them.
+        event: an `Event`, or several, at which the solve stops or that it records.
         on_failure: "raise" a SolverError, or return the last good states with a "status" per sample.
         record_steps: keep t, h, error and acceptance of every tried step in `stats.steps`.
         unknown: there are no others; one of an earlier version is told its new place.
     """
     if unknown:
-        refuse_unknown(SolverConfig, "solver option", unknown, more=("save_at", "dense", "params"))
+        refuse_unknown(SolverConfig, "solver option", unknown, more=("save_at", "dense", "params", "event"))
     config = SolverConfig(method, rtol, atol, steps, control, gradient, on_failure, record_steps)
-    return solve_with(config, f, y0, t0, t1, save_at=save_at, dense=dense, params=params)
+    return solve_with(config, f, y0, t0, t1, save_at=save_at, dense=dense, params=params, event=event)
 
 
 def solve_with(
@@ -82,13 +88,14 @@ def solve_with(
     save_at: "Sequence[float] | Tensor | None" = None,
     dense: bool = False,
     params: Sequence[Tensor] | None = None,
+    event: "Event | Sequence[Event] | None" = None,
 ) -> Solution:
     """`solve` with its keywords in a `SolverConfig`.
 
     Under `torch.compile` and `torch.export`, fixed explicit steps become one graph: checks that look at numbers are left out, and
     `status` is empty. Other solves run outside the graph. Inside `torch.func` and forward mode, a checkpointed gradient is direct.
     """
-    options = dict(save_at=save_at, dense=dense, params=params)
+    options = dict(save_at=save_at, dense=dense, params=params, events=as_events(event))
     if torch.compiler.is_compiling():
         return _compiled(config, f, y0, t0, t1, options)
     if is_transforming():
@@ -100,7 +107,7 @@ def solve_with(
 def _compiled(
     config: SolverConfig, f: Field, y0: "Tensor | State", t0: "float | Tensor", t1: "float | Tensor", options: Options
 ) -> Solution:
-    problem = why_not_compiled(config, (*check_state(y0), *parameters_of(f, options["params"])))
+    problem = why_not_compiled(config, (*check_state(y0), *parameters_of(f, options["params"])), bool(options["events"]))
     if problem is None:
         return solve_eagerly(config, f, y0, t0, t1, **options)
     if torch.compiler.is_exporting():
@@ -119,6 +126,7 @@ def solve_eagerly(
     save_at: "Sequence[float] | Tensor | None",
     dense: bool,
     params: Sequence[Tensor] | None,
+    events: tuple[Event, ...] = (),
 ) -> Solution:
     """The solve itself, wherever it may run."""
     single = isinstance(y0, Tensor)
@@ -128,12 +136,14 @@ def solve_eagerly(
     tensors = parameters_of(f, params)
     if not torch.compiler.is_compiling():
         _warn_of_noise(config, state)
+    for name, value in (("rtol", config.rtol), ("atol", config.atol)):
+        check_tolerances(name, value, state, config.control.per == "sample")
     if _no_way_to_go(start, end):
         state = attach_start(f, state, t0, single)
         solution = _nothing_to_do(config, state, times, single, DenseOutput(config.tableau, state, start, end, False) if dense else None)
         solution.ts = None if save_at is None else torch.as_tensor(save_at)
         return attach_saved(f, attach_end(f, solution, t1), save_at)
-    asked = _Asked(start, end, times, dense)
+    asked = _Asked(start, end, times, dense, events)
     if moves(save_at) and config.gradient.exact_times:
         asked.moving = with_graph(times if times is not None else [], save_at, state[0].device)
     if config.steps is not None and config.gradient.exact_times and (moves(t0) or moves(t1)):
@@ -142,7 +152,11 @@ def solve_eagerly(
         _in_units_of_t(solution.stats, asked, config.control.per == "sample", state[0].shape[0])
     else:
         integration = _integration(config, f, attach_start(f, state, t0, single), asked, tensors, single)
-        solution = attach_end(f, config.gradient.integrate(integration), t1)
+        solution = config.gradient.integrate(integration)
+        if integration.watch is None:
+            solution = attach_end(f, solution, t1)
+        else:
+            solution = integration.watch.attach(solution, end)
     solution.ts = None if save_at is None else torch.as_tensor(save_at, dtype=time_dtype(state[0]), device=state[0].device)
     return solution if config.gradient.exact_times else attach_saved(f, solution, save_at)
 
@@ -155,6 +169,7 @@ class _Asked:
     t1: Time
     times: "list[float] | Tensor | None"
     dense: bool
+    events: tuple[Event, ...] = ()
     moving: Tensor | None = None  # the times to save
     ends: tuple[Tensor, Tensor] | None = None  # t0 and t1, where the steps are to be functions of them
 
@@ -163,32 +178,45 @@ def _integration(config: SolverConfig, f: Field, y0: State, asked: _Asked, param
     """The pieces of one solve, put together from its configuration."""
     t0, t1, times, moving = asked.t0, asked.t1, asked.times, asked.moving
     tableau, each = config.tableau, config.control.per == "sample"
-    if each or ((times is not None or asked.dense) and tableau.order > 2):
+    if each or ((times is not None or asked.dense or asked.events) and tableau.order > 2):
         tableau = tableau.with_end_stage()
-    interval, relative = (t0, t1), False
+    interval, relative, unit = (t0, t1), False, 1.0
     if asked.ends is not None or (not each and isinstance(t0, Tensor) and isinstance(t1, Tensor)):
+        if config.control.stops:
+            raise ConfigError(
+                "step_at and jump_at need one interval for the whole batch, or control='sample'; t0 or t1 is given per sample"
+            )
         start, end = asked.ends or (t0, t1)
         f, relative = RelativeTime(f, torch.as_tensor(start), torch.as_tensor(end)), True
         params = (*params, *(time for time in (start, end) if moves(time)))
         if times is not None and (moving is not None or asked.ends is not None):
             moving = relative_times(with_graph(times, None, y0[0].device) if moving is None else moving, start, end)
         times = None if times is None else _on_common_clock(times, t0, t1)
+        if config.steps is None:
+            unit = float(torch.as_tensor(t1 - t0).abs().max())  # of the longest interval
         t0, t1 = 0.0, 1.0
     elif each:
         t0, t1 = interval = (per_sample(t0, y0), per_sample(t1, y0))
         times = None if times is None else times_per_sample(times, y0)
         moving = None if moving is None else times_per_sample(moving if moving.ndim == 2 else moving[:, None], y0)
+    if times is not None and config.control.jump_at:
+        times = snapped(times, config.control, t0, t1, time_dtype(y0[0]))
+    rate = Rate(f, y0, single)
+    if asked.events:
+        check_events(config, relative)
     return Integration(
-        rate=Rate(f, y0, single),
+        rate=rate,
         stepper=ExplicitStepper(tableau) if tableau.explicit else ImplicitStepper(tableau, config.implicit),
         config=config,
         y0=y0,
         t0=t0,
         t1=t1,
+        unit=unit,
         loop=None if config.steps is not None else SampleSteps if each else BatchSteps,
         params=params if moving is None else (*params, moving),
         saver=None if times is None else Saver(tableau, times, y0, t0, moving),
-        dense=DenseOutput(tableau, y0, *interval, relative=relative) if asked.dense else None,
+        dense=DenseOutput(tableau, y0, *interval, relative, config.control) if asked.dense else None,
+        watch=Watch(asked.events, rate, tableau, y0[0].shape[0], each) if asked.events else None,
     )
 
 
@@ -247,10 +275,10 @@ def _warn_of_noise(config: SolverConfig, y0: State) -> None:
         compute = torch.get_autocast_dtype(device)
         if torch.finfo(compute).eps / 20 > limit:
             limit, name = torch.finfo(compute).eps / 20, str(compute).removeprefix("torch.")
-    key = f"{name} rtol={config.rtol:g} atol={config.atol:g}"
-    if max(config.rtol, config.atol) < limit and key not in _warned:
+    key = f"{name} {config.tolerances}"
+    if largest_tolerance(config.rtol, config.atol) < limit and key not in _warned:
         _warned.add(key)
-        text = f"rtol={config.rtol:g}, atol={config.atol:g} are below what {name} arithmetic resolves (about {limit:.1g})"
+        text = f"{config.tolerances} are below what {name} arithmetic resolves (about {limit:.1g})"
         warnings.warn(
             f"{text}; steps will follow rounding noise. Loosen the tolerances, or compute in a wider dtype.", ContinuaWarning, stacklevel=4
         )

@@ -39,9 +39,11 @@ def transformed(solve: Callable[[], T]) -> T:
         ) from error
 
 
-def why_not_compiled(config: SolverConfig, tensors: State) -> str | None:
+def why_not_compiled(config: SolverConfig, tensors: State, events: bool) -> str | None:
     """What keeps this solve out of a graph that is being recorded; None if nothing does."""
     problem = config.why_not_one_graph()
     if problem is None and not config.gradient.keeps_graph and torch.is_grad_enabled() and any(part.requires_grad for part in tensors):
         problem = f"gradient={config.gradient} takes its steps again in backward, which one graph cannot; use gradient='direct'"
+    if problem is None and events:
+        problem = "events are looked for in the numbers of a solve, which one graph does not know; leave event out"
     return problem

@@ -15,6 +15,7 @@ import torch
 
 from continua.errors import ConfigError
 from continua.ode.control import Per, StepControl
+from continua.ode.error import Tolerance
 from continua.ode.gradients.base import Cotangents, ForwardPass, Gradient, Gradients, connect
 from continua.ode.gradients.direct import Direct
 from continua.ode.integration import AcceptedSteps, BatchSteps, Integration
@@ -39,8 +40,8 @@ class Adjoint(Gradient):
     same_points: ClassVar[bool] = False
     norm: Literal["semi", "full"] = "semi"
     method: "str | Tableau | None" = None
-    rtol: float | None = None
-    atol: float | None = None
+    rtol: "Tolerance | None" = None
+    atol: "Tolerance | None" = None
     steps: "int | Literal['forward'] | None" = "forward"
     control: "StepControl | Per | Options | None" = None
 
@@ -53,7 +54,9 @@ class Adjoint(Gradient):
     def check(self, config: "SolverConfig") -> None:
         self.refuse_implicit(config)
         self.refuse_sample(config)
-        self.backward_config(config)
+        back = self.backward_config(config)
+        if self.norm == "full" and not all(isinstance(value, float | int) for value in (back.rtol, back.atol)):
+            raise ConfigError("Adjoint(norm='full') measures parameters too, and needs tolerances that are numbers; use norm='semi'")
 
     def choices(self) -> Plain:
         choices = super().choices()
@@ -82,7 +85,10 @@ class Adjoint(Gradient):
 
     def _take(self, integration: Integration, steps: AcceptedSteps, times: list[float]) -> ForwardPass:
         outputs = steps.run().detached()
-        ends = (float(integration.t0), float(integration.t1))
+        ends, watch = (float(integration.t0), float(integration.t1)), integration.watch
+        if watch is not None and int(watch.stopped) >= 0:
+            ends = (ends[0], float(watch.ended))
+            times = [time for time in times if abs(time - ends[0]) <= abs(ends[1] - ends[0])]  # the first ones; the others were not reached
         config = self.backward_config(integration.config)
         tape = _Tape(integration.rate, config, self.norm, steps.stats, *ends, times)
         return ForwardPass(outputs, outputs, tape.backward)
@@ -135,6 +141,7 @@ class _AugmentedRate(Rate):
     def __init__(self, forward: Rate, params: State) -> None:
         self.forward, self.params, self.count = forward, params, forward.width
         self.calls, self.device, self.width = 0, forward.device, 2 * forward.width + len(params)
+        self.time_dtype = forward.time_dtype
 
     def __call__(self, t: Time, y: State) -> State:
         self.calls += 1

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from continua.errors import ConfigError
-from continua.ode.control import rms
+from continua.ode.error import rms
 from continua.ode.implicit.jacobian import Differences, Linearised, Product, StageEquations, mix
 from continua.ode.implicit.krylov import Operator, gmres
 from continua.ode.plain import Plain, is_whole, plain_differences

@@ -1,0 +1,128 @@
+"""The error of a step relative to the tolerances, and the first step that they suggest."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from continua.errors import ConfigError
+from continua.native import is_transforming, native_error_rms
+from continua.ode.control import TINY
+from continua.ode.solution import State, Time
+from continua.ode.stepper import combine
+
+if TYPE_CHECKING:
+    from continua.ode.integration import Integration
+
+Tolerance = float | Tensor | tuple[float | Tensor, ...]  # for all of the state; a tensor broadcasts against it; a tuple has one per part
+LARGEST = 1e38  # float32 holds no more, and a tolerance that large accepts everything anyhow
+
+
+def tolerance_of(tolerance: Tolerance, index: int, like: Tensor) -> "float | Tensor":
+    """The tolerance of one part of the state."""
+    chosen = tolerance[index % len(tolerance)] if isinstance(tolerance, tuple) else tolerance
+    return chosen.to(like) if isinstance(chosen, Tensor) else min(float(chosen), LARGEST)
+
+
+def check_tolerances(name: str, tolerance: Tolerance, y0: State, each: bool) -> None:
+    """Refuse tolerances that do not fit the state."""
+    if isinstance(tolerance, float | int):
+        return
+    if isinstance(tolerance, tuple) and len(tolerance) != len(y0):
+        raise ConfigError(f"{name} is a tuple of {len(tolerance)}; expected one for each of the {len(y0)} parts of y0, or a list or tensor")
+    for index, part in enumerate(y0):
+        value = tolerance_of(tolerance, index, part)
+        if not isinstance(value, Tensor):
+            continue
+        try:
+            fits = torch.broadcast_shapes(value.shape, part.shape) == part.shape
+        except RuntimeError:
+            fits = False
+        if not fits:
+            raise ConfigError(f"{name} has shape {tuple(value.shape)}, which does not broadcast against a state of {tuple(part.shape)}")
+        if each and value.ndim == part.ndim and value.shape[0] != 1:
+            raise ConfigError(f"{name} differs between samples, whose number falls under control='sample'; give {name} one batch entry")
+
+
+def largest_tolerance(*tolerances: Tolerance) -> float:
+    """The largest number in them."""
+    parts = [part for given in tolerances for part in (given if isinstance(given, tuple) else (given,))]
+    return max(float(part.max()) if isinstance(part, Tensor) else float(part) for part in parts)
+
+
+@torch.no_grad()
+def first_step(integration: "Integration", f0: State, per_sample: bool) -> Tensor:
+    """Hairer, Nørsett & Wanner I, §II.4: a step whose Euler increment is about 1 % of the state, refined by one probe of f.
+
+    The probe stays inside the interval. Returns the size, without its sign. The rule is about t: on another clock it is translated.
+    """
+    p, n, unit = integration, integration.measured, integration.unit
+    span = torch.as_tensor(p.t1 - p.t0, dtype=torch.float64, device=p.rate.device)
+    y0 = p.y0[:n]
+    scales = [part.abs().mul_(tolerance_of(p.config.rtol, i, part)).add_(tolerance_of(p.config.atol, i, part)) for i, part in enumerate(y0)]
+    d0 = rms([y / s for y, s in zip(y0, scales, strict=True)], per_sample)
+    d1 = rms([f / s for f, s in zip(f0, scales, strict=False)], per_sample) / unit
+    h0 = torch.where((d0 < 1e-5) | (d1 < 1e-5), 1e-6, 0.01 * d0 / d1.clamp(min=TINY)).minimum(span.abs() * unit)
+    signed: Time = torch.copysign(h0, span) / unit
+    if per_sample:
+        moment: Time = torch.where(h0 == span.abs(), p.t1, p.t0 + signed)  # t0 + (t1 − t0) may round to beyond t1
+    else:
+        signed = float(signed)
+        moment = p.t1 if signed == float(span) else p.t0 + signed
+    f1 = p.rate(moment, combine(p.y0, signed, [1.0], [f0]))
+    change = [(b - a) / s for a, b, s in zip(f0, f1, scales, strict=False)]
+    d2 = rms(change, per_sample) / unit / h0.clamp(min=TINY)
+    steepest = torch.maximum(d1, d2)
+    h1 = torch.where(steepest <= 1e-15, (h0 * 1e-3).clamp(min=1e-6), (0.01 / steepest.clamp(min=TINY)) ** (1 / p.stepper.order))
+    # A non-finite rate of change gives no step: any will do, the loop then finds and names the sample.
+    size = torch.minimum(100 * h0, h1).minimum(span.abs() * unit).nan_to_num(nan=1e-6) / unit
+    return size.detach()  # forward mode knows no `no_grad`
+
+
+def rms(parts: Sequence[Tensor], per_sample: bool) -> Tensor:
+    """Root mean square over a component (of each sample, if asked), the largest over components; float64."""
+    norms = []
+    for part in parts:
+        wide = part if part.dtype in (torch.float32, torch.float64) else part.float()
+        if per_sample:
+            flat = wide.reshape(len(wide), -1)
+            norms.append(torch.linalg.vector_norm(flat, dim=1).double() / max(flat.shape[1], 1) ** 0.5)
+        else:
+            norms.append(torch.linalg.vector_norm(wide).double() / max(wide.numel(), 1) ** 0.5)
+    return norms[0] if len(norms) == 1 else torch.stack(norms).amax(0)
+
+
+@torch.no_grad()
+def error_ratio(error: State, y0: State, y1: State, rtol: Tolerance, atol: Tolerance, per_sample: bool) -> Tensor:
+    """RMS of error / (atol + rtol max(|y0|, |y1|)): a step is accepted when this is at most 1."""
+    numbers = isinstance(rtol, float | int) and isinstance(atol, float | int)
+    if numbers and not per_sample and len(error) == 1:
+        ratio = native_error_rms(error[0], y0[0], y1[0], rtol, atol)
+        if ratio is not None:
+            return ratio
+    if not numbers or is_transforming():
+        return rms(_scaled(error, y0, y1, rtol, atol), per_sample)
+    scaled = []
+    for e, before, after in zip(error, y0, y1, strict=False):
+        # Few temporaries: on a CPU the pages of a fresh large tensor cost more than the arithmetic on it.
+        scale = before.abs()
+        torch.maximum(scale, after.abs(), out=scale)
+        scale = scale if scale.dtype in (torch.float32, torch.float64) else scale.float()
+        torch.add(torch.tensor(min(atol, LARGEST), dtype=scale.dtype), scale, alpha=min(rtol, LARGEST), out=scale)
+        scaled.append(torch.div(e, scale, out=scale))
+    return rms(scaled, per_sample)
+
+
+def _scaled(error: State, y0: State, y1: State, rtol: Tolerance, atol: Tolerance) -> list[Tensor]:
+    """The same with tolerances of any kind, also where `out=` is unknown: the choice of steps is not differentiated."""
+    scaled = []
+    for index, (e, before, after) in enumerate(_detached(error, y0, y1)):
+        scale = torch.maximum(before.abs(), after.abs())
+        scaled.append(e / (tolerance_of(atol, index, scale) + tolerance_of(rtol, index, scale) * scale))
+    return scaled
+
+
+def _detached(*states: State) -> Iterator[tuple[Tensor, ...]]:
+    for parts in zip(*states, strict=False):
+        yield tuple(part.detach() for part in parts)
