@@ -178,18 +178,18 @@ def results_page(folder: Path) -> str:
     entries = [(path, read_entry(path)) for path in result_files(folder)]
     summary = folder / "SUMMARY.md"  # what the numbers mean, in a person's words
     said = "\n" + summary.read_text("utf-8") if summary.is_file() else ""
-    counts = _counted([claim for _, entry in entries for claim in entry.claims])
+    counts = _counted([(entry, claim) for _, entry in entries for claim in entry.claims])
     return HEAD + said + counts + "".join(f"\n{_entry_text(entry, _stem(path, folder))}" for path, entry in entries)
 
 
-def _counted(claims: Sequence[Claim]) -> str:
+def _counted(claims: Sequence[tuple[Entry, Claim]]) -> str:
     """How many claims hold, fail and are undecided, and which are decided."""
     if not claims:
         return ""
-    numbers = ", ".join(f"{sum(claim.verdict == verdict for claim in claims)} {word}" for verdict, word in WORDS.items())
+    numbers = ", ".join(f"{sum(claim.verdict == verdict for _, claim in claims)} {word}" for verdict, word in WORDS.items())
     lines = ["", f"**{len(claims)} claims of the papers were put to the test here: {numbers}.**", ""]
     for verdict in ("holds", "fails"):
-        lines += [f"- *{verdict}*: {claim.hypothesis}" for claim in claims if claim.verdict == verdict]
+        lines += [f"- *{verdict}* (`{entry.study}`): {claim.hypothesis}" for entry, claim in claims if claim.verdict == verdict]
     return "\n".join([*lines, ""])
 
 
