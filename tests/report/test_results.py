@@ -1,6 +1,7 @@
 """docs/results.md is what results/*/*.json say."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,12 @@ def test_the_page_of_results_is_made_from_their_files() -> None:
     )
 
 
+def test_the_front_of_the_page_is_short() -> None:
+    page = (ROOT / "docs" / "results.md").read_text("utf-8")
+    front = re.sub(r"<details.*?</details>", "", page, flags=re.DOTALL)
+    assert len(front.split()) <= 2500
+
+
 def test_every_picture_of_the_page_is_there() -> None:
     page = (ROOT / "docs" / "results.md").read_text("utf-8")
     links = [part.partition(")")[0] for part in page.split("](pictures/")[1:]]
@@ -47,7 +54,7 @@ def test_every_picture_of_the_page_is_there() -> None:
 def test_no_entry_has_weights_that_are_too_large() -> None:
     weights = list((ROOT / "results").rglob("*.safetensors"))
     assert all(path.stat().st_size < 2e6 for path in weights)
-    assert sum(path.stat().st_size for path in weights) < 40e6
+    assert sum(path.stat().st_size for path in weights) < 60e6
 
 
 def test_an_entry_is_the_same_after_its_file(tmp_path: Path) -> None:
@@ -71,7 +78,8 @@ def test_the_page_says_what_was_asked_reduced_and_typed(tmp_path: Path) -> None:
         "45 epochs instead of 1,000",
         "```sh\ncontinua train --recipe dcn\n```",
         "It is not so.",
-        "Claim: it is so — **does not hold here**.",
+        "- **fails here**: it is so (-0.5, 95 % interval -1 to +0.25)",
+        "**2 claims of the papers were put to the test here: 0 hold, 2 fail, 0 are undecided, 0 were not run.**",
     ):
         assert text in page
     assert "| DCN-ODE | 38.1 ± 0.4 |" in page

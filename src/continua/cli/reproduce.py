@@ -20,6 +20,7 @@ def add_reproduce_arguments(parser: Parser, words: Words) -> None:
     parser.option("row", str | None, None, "train one row of the study and stop: 'DCN-ODE, 52 per class'; with --seed")
     parser.option("seed", int, 0, "with --row: which of its runs")
     parser.flag("finished", "train nothing: compare the runs that are finished")
+    parser.flag("kept", "train nothing: ask the runs that are kept under results/ again, by whichever recipe they were made")
     parser.option("on", Literal["here", "local", "slurm"], "here", "train in this process, in several, on a cluster")
     parser.option("jobs", int | None, None, "with --on local: runs at a time (else one per core)")
     parser.common("runs", "data_dir", "device")
@@ -30,7 +31,7 @@ def add_reproduce_arguments(parser: Parser, words: Words) -> None:
 def reproduce_command(options: Namespace) -> None:
     """Run `continua reproduce`."""
     from continua.report import show_page
-    from continua.studies import find_studies, keep, reproduce, train_row, verdict_text
+    from continua.studies import ask_kept, find_studies, keep, reproduce, train_row, verdict_text
     from continua.train import Interrupted, RunOptions
 
     if options.list or not options.study:
@@ -41,12 +42,17 @@ def reproduce_command(options: Namespace) -> None:
         raise ConfigError("--row trains one run and stops; --finished, --seeds and --keep belong to the whole study")
     how = RunOptions(data_dir=options.data_dir, device=options.device, threads=options.threads)
     for study in find_studies(options.study):
-        trainer = None if options.finished else _trainer(options, study.id)
+        trainer = _trainer(options, study.id)
         try:
             if options.row is not None:
                 _say_row(train_row(study, options.scale, options.row, options.seed, runs=options.runs, options=how, train=trainer))
                 continue
-            result = reproduce(study, options.scale, seeds=options.seeds, runs=options.runs, options=how, train=trainer)
+            if options.kept:
+                result = ask_kept(study, options=how)
+            else:
+                result = reproduce(
+                    study, options.scale, seeds=options.seeds, runs=options.runs, options=how, train=None if options.finished else trainer
+                )
         except Interrupted as stop:
             again = f"continua reproduce {options.study} --scale {options.scale}"
             again += f" --row '{options.row}' --seed {options.seed}" if options.row is not None else ""
@@ -55,8 +61,8 @@ def reproduce_command(options: Namespace) -> None:
         show_page(result.page)
         for path in keep(result, options.keep) if options.keep else []:
             print(f"kept {path}")
-        said = verdict_text(result.finding.claims, options.scale)
-        print(f"{study.id} at {options.scale}: {said}; numbers, pictures and page.html in {result.folder}")
+        said = verdict_text(result.finding.claims, result.scale)
+        print(f"{study.id} at {result.scale}: {said}; numbers, pictures and page.html in {result.folder}")
     return None
 
 

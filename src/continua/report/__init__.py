@@ -5,10 +5,11 @@ from continua.report.draw import PALETTE, colour, contact_sheet, draw_figure
 from continua.report.html import plotly_figure, write_html
 from continua.report.page import Axis, Cell, Column, Figure, Link, Look, Maps, Page, Part, PlusMinus, Series, Table, cell_text, overlaid
 from continua.report.plain import from_plain, to_plain
-from continua.report.results import VERSION, Claim, Entry, Printed, RunOfEntry, Verdict, entry_environment, read_entry
+from continua.report.results import EARLIER, VERSION, Claim, Entry, Printed, RunOfEntry, Verdict, entry_environment, read_entry
 from continua.report.text import draw_page, markdown, page_from, page_json, show_page, show_table, size_text, write_csv, write_page
 
 __all__ = [
+    "EARLIER",
     "PALETTE",
     "VERSION",
     "Axis",

@@ -19,10 +19,13 @@ VERSION = 2  # of the format of entries; version 1 had claims as sentences among
 PICTURES = "pictures/results"
 HEAD = """# Results
 
-What was really run with this code, beside what the papers print. This page is made from `results/*/*.json` by `make results`; their
-format, and the weights beside some of them, are described in `results/README.md`. Runs were made to fit a small CPU: each entry
-says what was reduced, and its numbers are comparable with the printed ones only as far as that allows.
+What was really run with this code, beside what the papers print, made from `results/*/*.json` by `make results`. Runs were made to fit a
+small CPU. Each entry says what differs from the paper, computed by comparing the two recipes. A claim is decided by a t test over seeds,
+paired by seed, at α = 0.05 after Holm's correction within a study; one seed decides nothing.
 """
+
+EARLIER = "Made by earlier recipes than those the study has today; each run's own `config.yaml` holds its recipe."
+"""What is said of an entry whose runs the study would make otherwise today."""
 
 Verdict = Literal["holds", "fails", "undecided", "not run"]
 """What became of a claim."""
@@ -70,7 +73,7 @@ class Claim:
         if self.seeds:
             words.append(f"{self.seeds} seed{'s' * (self.seeds > 1)}")
         if self.detectable is not None and self.verdict == "undecided":
-            words.append(f"an effect of {self.detectable:.2g}{unit} would have been seen")
+            words.append(f"tested alone, an effect of {self.detectable:.2g}{unit} would have been seen")
         return ", ".join(words)
 
     @property
@@ -124,7 +127,8 @@ class Entry:
     """One real run or table: what was asked, how to run it again, what differs from the paper, the numbers, what they say about its claims.
 
     `study` and `scale` name the study that was carried out; both are empty in an entry written by hand. `printed` is the published number
-    that stands for the whole, or a statement without one.
+    that stands for the whole, or a statement without one. `earlier`: made by other recipes than those the study has today.
+    `plain` is what it is about in a sentence that anybody understands.
     """
 
     title: str
@@ -140,6 +144,8 @@ class Entry:
     printed: Printed | str = ""
     claims: Sequence[Claim] = ()
     runs: Sequence[RunOfEntry] = ()
+    earlier: bool = False
+    plain: str = ""
 
     def write(self, target: Path) -> Path:
         """As the JSON file that `make results` reads."""
@@ -171,9 +177,24 @@ def read_entry(path: Path) -> Entry:
 def results_page(folder: Path) -> str:
     """The whole page as Markdown, with links to pictures that `draw_results` makes."""
     entries = [(path, read_entry(path)) for path in result_files(folder)]
-    summary = folder / "SUMMARY.md"  # what agrees with the papers and what does not, in a person's words
+    summary = folder / "SUMMARY.md"  # what the numbers mean, in a person's words
     said = "\n" + summary.read_text("utf-8") if summary.is_file() else ""
-    return HEAD + said + "".join(f"\n{_entry_text(entry, _stem(path, folder))}" for path, entry in entries)
+    counts = _counted([(entry, claim) for _, entry in entries for claim in entry.claims])
+    return HEAD + said + counts + "".join(f"\n{_entry_text(entry, _stem(path, folder))}" for path, entry in entries)
+
+
+def _counted(claims: Sequence[tuple[Entry, Claim]]) -> str:
+    """How many claims hold, fail and are undecided, and which are decided."""
+    if not claims:
+        return ""
+    numbers = ", ".join(f"{sum(claim.verdict == verdict for _, claim in claims)} {word}" for verdict, word in WORDS.items())
+    lines = ["", f"**{len(claims)} claims of the papers were put to the test here: {numbers}.**", ""]
+    for verdict in ("holds", "fails"):
+        lines += [f"- *{verdict}* (`{entry.study}`): {claim.hypothesis}" for entry, claim in claims if claim.verdict == verdict]
+    return "\n".join([*lines, ""])
+
+
+WORDS: Mapping[Verdict, str] = {"holds": "hold", "fails": "fail", "undecided": "are undecided", "not run": "were not run"}
 
 
 def draw_results(folder: Path, docs: Path) -> list[Path]:
@@ -194,20 +215,30 @@ def result_files(folder: Path) -> list[Path]:
 
 
 def _entry_text(entry: Entry, stem: str) -> str:
-    """One entry: its numbers first, then how they were made."""
+    """One entry: in front what it is about, its first picture and its verdicts; folded behind them the numbers and how they were made."""
     named = [replace(part, name=f"{stem}-{part.name}") if isinstance(part, Figure | Maps) else part for part in entry.parts]
-    text = ""
-    for part in named:  # maps are pixels, so PNG; curves are lines, so SVG
-        text += markdown(Page("", [part]), _kind(part), folder=f"{PICTURES}/").partition("\n\n")[2] + "\n"
-    lines = [f"## {entry.title}", "", f"*{entry.paper}.* {entry.asked}", "", text.strip(), ""]
-    claims = [f"Claim: {claim.hypothesis} — **{claim.said}**." for claim in entry.claims]
-    for said in [*claims, *entry.notes]:
+    front = next((part for part in named if isinstance(part, Figure)), None) or next(
+        (part for part in named if isinstance(part, Maps)), None
+    )
+    lines = [f"## {entry.title}", "", entry.plain or entry.asked, ""]
+    lines += [_part_text(front), ""] if front is not None else []
+    lines += [f"- **{claim.said}**: {claim.hypothesis}{f' ({claim.evidence})' if claim.evidence else ''}" for claim in entry.claims]
+    lines += [""] if entry.claims else []
+    lines += [f"*{EARLIER}*", ""] if entry.earlier else []
+    lines += ['<details markdown="1"><summary>The numbers, and how they were made</summary>', "", f"*{entry.paper}.* {entry.asked}", ""]
+    lines += [_part_text(part) for part in named if part is not front]
+    for said in entry.notes:
         lines += [said, ""]
     reduced = "; ".join(entry.reduced)
     lines += [f"Reduced from the paper: {reduced}." if reduced else "Nothing was reduced from the paper's setting.", ""]
     lines += ["```sh", *entry.commands, "```", ""]
-    lines += [f"Run on: {', '.join(f'{name} {value}' for name, value in entry.environment.items())}.", ""]
+    lines += [f"Run on: {', '.join(f'{name} {value}' for name, value in entry.environment.items())}.", "", "</details>", ""]
     return "\n".join(lines)
+
+
+def _part_text(part: Part) -> str:
+    """A sentence, a table, or a link to a picture: maps are pixels, so PNG; curves are lines, so SVG."""
+    return markdown(Page("", [part]), _kind(part), folder=f"{PICTURES}/").partition("\n\n")[2]
 
 
 def _kind(part: Part) -> str:

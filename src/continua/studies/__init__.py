@@ -5,7 +5,7 @@ from continua.studies import anodev2, dcn, dcn_figures, features, rknet
 from continua.studies.claims import Tally, claim_above, claim_ahead, claim_that, decided, verdict_text
 from continua.studies.compare import comparison, in_standard_errors, over_seeds
 from continua.studies.overview import asked_for, counted, report_page, study_states
-from continua.studies.reproduction import Reproduction, keep, reproduce, train_row
+from continua.studies.reproduction import Reproduction, ask_kept, keep, reproduce, train_row
 from continua.studies.runs import Runs, sweep_trainer, train_here
 from continua.studies.study import SCALES, STUDIES, Finding, Row, Setting, Study, find_studies, find_study, register_study, smoke
 
@@ -21,6 +21,7 @@ __all__ = [
     "Setting",
     "Study",
     "Tally",
+    "ask_kept",
     "asked_for",
     "claim_above",
     "claim_ahead",

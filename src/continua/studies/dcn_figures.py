@@ -12,7 +12,7 @@ from continua.filters import fit_pixel_kernel, jet_orders
 from continua.report import Axis, Cell, Claim, Column, Figure, Look, Maps, Part, Series, Table
 from continua.studies.claims import claim_above, claim_ahead
 from continua.studies.compare import over_seeds
-from continua.studies.dcn import PAPER, PLAIN, THREE, decoder_label, rows2b, rows_of
+from continua.studies.dcn import LOOK, PAPER, PLAIN, THREE, decoder_label, rows2b, rows_of
 from continua.studies.dcn import STUDIES as TABLES
 from continua.studies.runs import Runs
 from continua.studies.study import ADAPTIVE, OF_FORMULAS, Finding, Row, Setting, Study
@@ -282,9 +282,9 @@ def _one_seed(settings: Mapping[str, Setting]) -> Mapping[str, Setting]:
     return {scale: replace(setting, seeds=1) for scale, setting in settings.items()}
 
 
-_ONE = _one_seed(PLAIN)
 _DECODED = next(study.settings for study in TABLES if study.id == "dcn/table2b")  # the same runs
-_CONTRAST = _looked_at(dict(limit=250, contrasts=12), contrasts=3, limit=10)
+_MASKED = _looked_at(LOOK)
+_CONTRAST = _looked_at(dict(limit=250, batch_size=250, contrasts=12), contrasts=3, limit=10)
 
 
 def _rows(*labels: str) -> Callable[[str], list[Row]]:
@@ -300,17 +300,17 @@ STUDIES = [
           PLAIN, _fig3a, _rows("DCN-ODE", "DCN-full"), printed="upward trend", claims=4),
     Study("dcn/fig3b", f"{PAPER}, Figure 3b", "distribution of σ_ji", "Are the scales of a layer log-normal?",
           PLAIN, _fig3b, _rows("DCN σ_ji"), printed="positive skew", claims=3),
-    Study("dcn/fig3c", f"{PAPER}, Figure 3c", "accuracy against mask size", "Who is robust to missing pixels?", PLAIN, _fig3c, _BASE,
+    Study("dcn/fig3c", f"{PAPER}, Figure 3c", "accuracy against mask size", "Who is robust to missing pixels?", _MASKED, _fig3c, _BASE,
           printed="DCNs marginally more robust", claims=2),
     Study("dcn/fig4a", f"{PAPER}, Figure 4a", "feature maps of intact and masked images", "Are patterns completed?",
-          PLAIN, _fig4a, _BASE, printed="D(t) falls", claims=2),
+          _MASKED, _fig4a, _BASE, printed="D(t) falls", claims=2),
     Study("dcn/fig4b", f"{PAPER}, Figure 4b", "contrast", "Does integration time that follows contrast help?",
           _CONTRAST, _fig4b, _rows("DCN-ODE", "ODE-Net"), printed="60 instead of 102 evaluations at c = 0.06, with less than 0.5 % lost",
           claims=5),
     Study("dcn/fig5", f"{PAPER}, Figure 5", "reconstructed images", "What do the decoders of Table 2b make?",
           _one_seed(_DECODED), _fig5, rows2b, shows_images=True),
     Study("dcn/fig6", f"{PAPER}, Figure 6", "feature maps over t of three models", "What do block 1's features do?",
-          _ONE, _maps(*THREE), _BASE),
+          _one_seed(_MASKED), _maps(*THREE), _BASE),
     Study("dcn/fig7", f"{PAPER}, Figure 7", "D(t) of three models", "Whose features converge to those of the intact image?",
-          PLAIN, _completion, _BASE, printed="D(t) falls", claims=2),
+          _MASKED, _completion, _BASE, printed="D(t) falls", claims=2),
 ]  # fmt: skip

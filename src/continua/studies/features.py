@@ -51,15 +51,6 @@ SETTINGS: Mapping[str, Setting] = {
             schedule=dict(kind="cosine"),
         ),
         look=dict(limit=2000, jobs=1),
-        reduced=[
-            "width 64 instead of 256, in groups of as many channels",
-            "250 training images per class instead of 5,000",
-            "12 epochs instead of 200",
-            "batches of 32 at learning rate 0.025 instead of 128 at 0.1, falling by a cosine instead of on a plateau",
-            "two steps of rk4 with the direct gradient in training instead of dopri5 with the adjoint",
-            "2,000 images instead of 10,000 for steps and transfer",
-            "one seed, float32, one thread per run",
-        ],
     ),
     "paper": Setting(seeds=1),
 }

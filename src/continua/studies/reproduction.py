@@ -13,6 +13,7 @@ from continua.errors import ConfigError, unknown_name
 from continua.files import write_text
 from continua.reading import read_json_object
 from continua.report import (
+    EARLIER,
     VERSION,
     Entry,
     Maps,
@@ -25,10 +26,12 @@ from continua.report import (
     write_html,
     write_page,
 )
-from continua.runs import Run, describe_environment, identity, runs_folder, write_yaml
+from continua.runs import Run, describe_environment, identity, run_folders, runs_folder, write_yaml
 from continua.studies.claims import decided, verdict_text
+from continua.studies.plain import PLAIN_WORDS
+from continua.studies.published import Trained, reduced
 from continua.studies.runs import Places, Runs, Train, Wanted, wanted_runs
-from continua.studies.study import SCALES, STUDIES, Finding, Study
+from continua.studies.study import SCALES, STUDIES, Finding, Row, Study
 from continua.train import RunOptions
 
 KEPT = Path("results")  # runs that are kept with the project, in folders one or two levels down
@@ -91,6 +94,29 @@ def train_row(study: Study, scale: str, row: str, seed: int, *, runs: Path | Non
         train(missing, options)
 
 
+def ask_kept(study: Study, *, options: RunOptions, kept: Path = KEPT, out: Path | None = None) -> Reproduction:
+    """The study asked anew of the runs that its kept entry names, by whichever recipe they were made: claims of today, numbers of then."""
+    path = kept / f"{study.id}.json"
+    if not path.is_file():
+        raise ConfigError(f"{study.id} has no kept entry ({path}); `continua reproduce {study.id}` makes one")
+    entry = read_entry(path)
+    names = {folder.name: Run(folder) for folder in run_folders(kept)}
+    missing = [run.folder for run in entry.runs if run.folder not in names]
+    if missing:
+        raise ConfigError(f"{path} names runs that are not under {kept}: {', '.join(missing)}")
+    wanted = [Wanted(Row(run.row, ""), names[run.folder].recipe, names[run.folder]) for run in entry.runs]
+    folder = out or study_folder(study, entry.scale)
+    finding = study.ask(Runs(study, entry.scale, wanted, options, folder))
+    finding = replace(finding, claims=decided(finding.claims))
+    seeds = len({run.seed for run in entry.runs})
+    made = study_entry(study, entry.scale, seeds, finding, wanted)
+    today = {identity(run.recipe) for run in wanted_runs(study, entry.scale, range(seeds), Places(None, [], options))}
+    earlier = not {(run.run.result or {}).get("identity") for run in wanted} <= today
+    command = f"continua reproduce {study.id} --kept"
+    made = replace(made, earlier=earlier, commands=[command] if earlier else made.commands, environment=entry.environment)
+    return Reproduction(study, entry.scale, folder, finding, made, wanted)
+
+
 def study_entry(study: Study, scale: str, seeds: int, finding: Finding, wanted: Sequence[Wanted]) -> Entry:
     """What is published: the numbers, how they were made, what was reduced."""
     setting = study.setting(scale)
@@ -105,8 +131,9 @@ def study_entry(study: Study, scale: str, seeds: int, finding: Finding, wanted: 
         title=f"{study.id}: {study.title}",
         paper=study.paper,
         asked=study.question,
+        plain=PLAIN_WORDS.get(study.id, ""),
         commands=[command],
-        reduced=list(setting.reduced),
+        reduced=reduced(study, scale, seeds, [Trained(run.row.label, run.recipe) for run in wanted]),
         environment=environment,
         parts=list(finding.parts),
         study=study.id,
@@ -119,10 +146,11 @@ def study_entry(study: Study, scale: str, seeds: int, finding: Finding, wanted: 
 
 def study_page(entry: Entry) -> Page:
     """A study as a page of the report."""
-    reduced = "Reduced from the paper: " + "; ".join(entry.reduced) + "." if entry.reduced else "The paper's own setting."
+    differs = "Reduced from the paper: " + "; ".join(entry.reduced) + "." if entry.reduced else "The paper's own setting."
+    differs = f"{EARLIER} {differs}" if entry.earlier else differs
     said = [f"Claim: {claim.sentence}." for claim in entry.claims]
     on = f"Run on: {', '.join(f'{name} {value}' for name, value in entry.environment.items())}."
-    return Page(entry.title, [f"{entry.paper}. {entry.asked}", *entry.parts, *said, reduced, on, f"Again: {entry.commands[0]}"])
+    return Page(entry.title, [f"{entry.paper}. {entry.asked}", *entry.parts, *said, differs, on, f"Again: {entry.commands[0]}"])
 
 
 def _write(made: Reproduction) -> None:

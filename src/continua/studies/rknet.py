@@ -47,15 +47,6 @@ SETTINGS: Mapping[str, Setting] = {
         seeds=3,
         threads=1,
         change=dict(model_options=dict(growth=12), per_class=150, epochs=8, batch_size=32, optimiser=dict(lr=0.05)),
-        look=dict(limit=1000),
-        reduced=[
-            "growth rate 12 instead of 36",
-            "150 training images per class instead of 5,000",
-            "8 epochs instead of 300",
-            "batches of 32 at learning rate 0.05 instead of 64 at 0.1",
-            "the first and the last row of each kind only",
-            "float32, one thread per run",
-        ],
     ),
     "paper": Setting(seeds=1),
 }

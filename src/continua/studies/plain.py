@@ -1,0 +1,36 @@
+"""Each study in one sentence that anybody understands: what it is about, before any number."""
+
+from collections.abc import Mapping
+
+PLAIN_WORDS: Mapping[str, str] = {
+    "dcn/table1": "Can a network whose filters choose their own size keep up with an ordinary one that has more numbers to adjust?",
+    "dcn/table2a": "When there are only a few training pictures of each kind, does the one with filters of learned size recognise more?",
+    "dcn/table2b": "How well can a picture be painted again from what the network has kept of it?",
+    "dcn/table3": "Three ways in which a filter may change on the way through a layer, written as formulas.",
+    "dcn/table4": "Does it help when filters change their size on the way through a layer?",
+    "dcn/table5": "Is the comparison fair, or do the other network's smaller design choices hold it back?",
+    "dcn/fig1": "Any small filter drawn in pixels can be drawn almost as well by six smooth functions and one size.",
+    "dcn/fig3a": "Do layers nearer to the output look at larger parts of the picture, and is it training that makes them?",
+    "dcn/fig3b": "When every connection may choose its own size, how do the sizes spread, and what does training change about it?",
+    "dcn/fig3c": "How much does a black square in the middle of the picture disturb each network?",
+    "dcn/fig4a": "When a part of the picture is missing, does a layer fill it in?",
+    "dcn/fig4b": "Can a network see in the dark if it is given less time for darker pictures?",
+    "dcn/fig5": "Pictures painted again from what three networks have kept of them.",
+    "dcn/fig6": "What the maps inside the first layer look like, with and without the middle of the picture.",
+    "dcn/fig7": "In which of three networks do the maps of a covered picture come closer to those of the whole one?",
+    "anodev2/table1": "Does a network do better when its weights change on the way through a layer?",
+    "anodev2/table2": "Does it do better when the weights change in finer steps than the picture does?",
+    "anodev2/table3": "How many more numbers does a network with changing weights have?",
+    "anodev2/table4": "Is it the change of the weights that helps, or only the finer steps?",
+    "anodev2/fig1": "How the filters of a trained network change on the way through a layer (AlexNet).",
+    "anodev2/fig3": "What spreading, drifting and growing each do to one small filter.",
+    "anodev2/fig4": "How the filters of a trained network change on the way through a layer (ResNet-4).",
+    "anodev2/fig5": "How the filters of a trained network change on the way through a layer (ResNet-10).",
+    "features/table1": "What does a network with a continuous layer cost, in mistakes, in numbers to adjust and in steps for each picture?",
+    "features/fig1": "Which pictures take the solver the most steps, and which the fewest?",
+    "features/fig2": "From which moment inside a layer can one tell the kinds of other pictures best?",
+    "rknet/table1": "Do more stages inside a step of the network make it err less?",
+    "rknet/table2": "How large are the best of these networks beside those that they were made from?",
+    "rknet/table3": "How large are these networks for large pictures, and how often do they err?",
+    "rknet/fig4": "How much does a lower error cost, in size and in arithmetic?",
+}
