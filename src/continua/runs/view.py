@@ -70,8 +70,8 @@ def reported_split(data: DataSet) -> str:
         if name in data.splits:
             return name
     raise ConfigError(
-        f"{data.name} has no test or val images here, so no result can be reported; put some of each class in a folder test/ beside train/, "
-        "or hold some back: --holdout 0.2"
+        f"{data.name} has no test or val images here, so no result can be reported; put some of each class in a folder test/ beside "
+        "train/, or hold some back: --holdout 0.2"
     )
 
 
