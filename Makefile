@@ -6,7 +6,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.t
 export TMPDIR := $(shell if [ -w "$${TMPDIR:-/tmp}" ]; then echo "$${TMPDIR:-/tmp}"; else mkdir -p .tmp && echo "$(CURDIR)/.tmp"; fi)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explore test test-slow test-browser test-slurm torture lint format wheel typed bench docs pictures notebooks results clean
+.PHONY: help demo explore test test-slow test-browser test-slurm torture audit lint format wheel typed bench docs pictures notebooks results clean
 .NOTPARALLEL: # two installs at once into one environment would break it
 
 help: ## list what can be made
@@ -55,6 +55,9 @@ test-slurm: .venv/.test ## sweeps on a real Slurm cluster of one node (Debian, a
 
 torture: .venv/.test ## trainings on a disk that fails at every file operation, compared bit for bit (MINUTES=10, SEED=...)
 	$(PY) scripts/torture.py --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
+
+audit: .venv/.base ## known vulnerabilities of the pinned packages (asks api.osv.dev)
+	$(PY) scripts/audit.py
 
 lint: .venv/.lint .venv/.test ## formatting, lint rules and types
 	$(PY) -m ruff format --check .

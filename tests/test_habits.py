@@ -1,5 +1,8 @@
 """The habits of the project agree with each other: workflow, hooks, templates, Makefile, pyproject.toml."""
 
+import importlib
+import io
+import json
 import os
 import re
 import tomllib
@@ -91,3 +94,34 @@ def test_nobody_is_invented() -> None:
 
 def test_the_type_checker_of_a_user_sees_our_types() -> None:
     assert (ROOT / "src" / "continua" / "py.typed").is_file()
+
+
+# --- what a wheel is made of ---------------------------------------------------------------------------------------------
+
+
+def script(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    return importlib.import_module(name)
+
+
+def test_the_build_backend_is_pinned() -> None:
+    assert all(re.fullmatch(r"[\w-]+==[\d.]+", wanted) for wanted in tomllib.loads(read("pyproject.toml"))["build-system"]["requires"])
+
+
+def test_the_bill_of_materials_names_every_dependency_with_its_pin_and_is_the_same_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = script("bill_of_materials", monkeypatch)
+    bill = module.bill_of_materials(ROOT)
+    asked = [re.split(r"[^\w.-]", text, maxsplit=1)[0] for text in tomllib.loads(read("pyproject.toml"))["project"]["dependencies"]]
+    listed = {component["name"]: component.get("version") for component in bill["components"]}
+    assert set(asked) < set(listed)
+    assert all(listed[name] for name in asked), "a dependency is not pinned"
+    assert bill == module.bill_of_materials(ROOT)
+
+
+def test_the_audit_says_which_pins_have_advisories(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    audit = script("audit", monkeypatch)
+    answer = {"results": [{}, {"vulns": [{"id": "GHSA-1"}]}]}
+    monkeypatch.setattr(audit.urllib.request, "urlopen", lambda request, timeout: io.BytesIO(json.dumps(answer).encode()))
+    assert audit.known_vulnerabilities({"a": "1", "b": "2"}) == {"b==2": ["GHSA-1"]}
+    with pytest.raises(ValueError, match="2 answers to 1 questions"):
+        audit.known_vulnerabilities({"a": "1"})
