@@ -156,7 +156,7 @@ def solve_eagerly(
         if integration.watch is None:
             solution = attach_end(f, solution, t1)
         else:
-            solution = integration.watch.attach(solution, end)
+            solution = integration.watch.attach(solution, with_graph(end, t1, state[0].device) if moves(t1) else end)
     solution.ts = None if save_at is None else torch.as_tensor(save_at, dtype=time_dtype(state[0]), device=state[0].device)
     return solution if config.gradient.exact_times else attach_saved(f, solution, save_at)
 
