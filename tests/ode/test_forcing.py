@@ -74,12 +74,9 @@ def test_a_movie_of_50_hz_is_never_stepped_over(control):
     frames[31] = 1.0
     u = Forcing(frames, torch.arange(51) / 50, "previous")
     f = lambda t, y: broadcast_time(u(t), y) * torch.ones_like(y) - 0.1 * y  # noqa: E731
-    exact = torch.tensor(0.0, dtype=F64)
-    for k in range(50):
-        exact = (
-            exact * torch.exp(torch.tensor(-0.1 / 50, dtype=F64))
-            + float(frames[k]) * (1 - torch.exp(torch.tensor(-0.1 / 50, dtype=F64))) / 0.1
-        )
+    left, exact = exp(-0.1 / 50), 0.0
+    for brightness in frames[:50].tolist():
+        exact = exact * left + brightness * (1 - left) / 0.1
     seen = solve(f, torch.zeros(2, 1), 0.0, 1.0, control=dict(per=control, jump_at=u.jumps))
     blind = solve(f, torch.zeros(2, 1), 0.0, 1.0, control=control)
     assert float((seen.y1 - exact).abs().max()) < 1e-6
