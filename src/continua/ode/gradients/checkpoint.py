@@ -226,7 +226,7 @@ class _Backward:
         if of_times is None:
             return
         theta, tableau = save.theta, self.stepper.tableau
-        slopes = stage_slopes(tableau, theta) if isinstance(theta, Tensor) else stage_slopes(tableau, theta)
+        slopes = stage_slopes(tableau, torch.as_tensor(theta, dtype=torch.float64, device=of_times.device))
         for part, c in enumerate(cotangent):
             seed = c if rows is None else c[rows]
             for slope, stage in zip(slopes, stages, strict=True):
