@@ -190,6 +190,17 @@ def test_a_coupled_state_has_events_with_gradients():
     assert float(y0[1].grad.abs().sum()) > 0
 
 
+@pytest.mark.parametrize("control", ["batch", "sample"])
+def test_the_end_time_keeps_its_gradient_where_no_event_came(control):
+    start, t1 = balls(1.0, 100.0), torch.tensor(2.0, dtype=F64, requires_grad=True)
+    function = height if control == "sample" else lambda t, y: y[1, 0]
+    solution = solve(falling, start, 0.0, t1, control=control, event=Event(function), **CLOSE)
+    assert solution.stopped.flatten().tolist() == ([0, -1] if control == "sample" else [-1])
+    (slope,) = torch.autograd.grad(solution.y1[1, 0], t1, retain_graph=True)
+    assert float(slope) == pytest.approx(-2 * GRAVITY)
+    assert torch.autograd.grad(solution.t_end.sum(), t1)[0] == 1
+
+
 # --- ready made, refused, unused --------------------------------------------------------------------------------------
 
 

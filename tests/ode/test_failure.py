@@ -224,3 +224,22 @@ def test_controllers_have_their_documented_defaults():
     assert (plain.alpha, plain.beta, plain.accept_factor_min, plain.hold_after_rejection) == (1.0, 0.0, 1.0, False)
     assert (smooth.alpha, smooth.beta, smooth.accept_factor_min, smooth.hold_after_rejection) == (0.7, 0.4, 0.2, True)
     assert SolverConfig(control=dict(kind="pi", safety=0.8)).control == StepControl(kind="pi", safety=0.8)
+
+
+@pytest.mark.parametrize("method", ["radau5", "gauss4"])
+@pytest.mark.parametrize("steps", [1, 3])
+def test_an_implicit_method_says_that_a_sample_was_undefined_from_the_start(method, steps):
+    y0 = torch.tensor([[1.0], [float("nan")]])
+    solution = solve(lambda t, y: -y, y0, 0.0, 1.0, method=method, steps=steps, on_failure="status")
+    assert set(solution.status) == {Status.NON_FINITE}
+    assert torch.equal(solution.y1, y0) or torch.isnan(solution.y1[1]).all()
+    with pytest.raises(SolverError, match=r"samples \[1\]"):
+        solve(lambda t, y: -y, y0, 0.0, 1.0, method=method, steps=steps)
+
+
+@pytest.mark.parametrize(
+    "change", [dict(t1=None), dict(t1="x"), dict(t0=[]), dict(save_at="x"), dict(save_at=["a"]), dict(save_at=3.0)], ids=str
+)
+def test_times_that_are_no_numbers_are_refused_in_a_sentence(change):
+    with pytest.raises(ConfigError, match=r"t0|t1|save_at"):
+        solve(lambda t, y: -y, torch.ones(1, 1), **{"t0": 0.0, "t1": 1.0, **change})

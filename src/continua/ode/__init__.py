@@ -3,6 +3,7 @@
 from continua.ode.config import SolverConfig
 from continua.ode.control import StepControl
 from continua.ode.events import Event, steady_state
+from continua.ode.forcing import Forcing
 from continua.ode.gradients import Adjoint, Checkpoint, Direct, ForwardPass, Gradient, Reversible, connect
 from continua.ode.implicit import Implicit, ImplicitStepper
 from continua.ode.integration import AcceptedSteps, Integration
@@ -23,6 +24,7 @@ __all__ = [
     "Event",
     "EventLog",
     "ExplicitStepper",
+    "Forcing",
     "ForwardPass",
     "Gradient",
     "Implicit",

@@ -86,6 +86,10 @@ class SolverConfig:
     def __hash__(self) -> int:
         return hash((self.tableau.name, self.steps, self.control, self.on_failure, self.record_steps))
 
+    def loosened(self, factor: float) -> "SolverConfig":
+        """A copy with both tolerances multiplied."""
+        return self.replace(rtol=_times(self.rtol, factor), atol=_times(self.atol, factor))
+
     @property
     def tolerances(self) -> str:
         """Both tolerances, as one reads them."""
@@ -150,6 +154,10 @@ def _tolerance(name: str, given: object) -> Tolerance:
         least = "of at least 0" if name == "rtol" else "above 0"
         raise ConfigError(f"{name}={given!r}; a tolerance must be a finite number {least}, or a tensor of them that broadcasts against y0")
     return value  # pyright: ignore[reportReturnType]
+
+
+def _times(value: Tolerance, factor: float) -> Tolerance:
+    return tuple(part * factor for part in value) if isinstance(value, tuple) else value * factor
 
 
 def _plain_tolerance(value: Tolerance) -> object:

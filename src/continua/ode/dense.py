@@ -136,7 +136,7 @@ class Saver:
             return state
         time = self.moving[slot] if rows is None else self.moving[slot, rows]
         weights = stage_weights(self.tableau, theta + (time - time.detach()) / step.h)
-        still = stage_weights(self.tableau, theta)
+        still = stage_weights(self.tableau, torch.as_tensor(theta, dtype=torch.float64, device=time.device))
         parts = list(state)
         for moved, weight, stage in zip(weights, still, step.stages, strict=True):
             change = (moved - weight) * step.h
@@ -175,7 +175,8 @@ class DenseOutput:
         if bool((time < ends.amin(0)).any() or (time > ends.amax(0)).any()):
             raise ConfigError(f"t = {time:.6g} lies outside the solved interval [{float(ends[0, 0]):.6g}, {float(ends[1, 0]):.6g}]")
         if self.steps and not isinstance(self.steps[0].t, Tensor) and not self.relative:
-            return self._shared(*snapped([time], self.control, self.t0, self.t1, time_dtype(self.y0[0])))
+            (near,) = snapped([time], self.control, self.t0, self.t1, time_dtype(self.y0[0]))
+            return self._shared(float(near))
         times = torch.full((1, len(self.y0[0])), time, dtype=torch.float64, device=self.y0[0].device)
         if self.relative:
             saver = Saver(self.tableau, relative_times(times, self.t0, self.t1), self.y0, 0.0)

@@ -96,13 +96,12 @@ def rms(parts: Sequence[Tensor], per_sample: bool) -> Tensor:
 @torch.no_grad()
 def error_ratio(error: State, y0: State, y1: State, rtol: Tolerance, atol: Tolerance, per_sample: bool) -> Tensor:
     """RMS of error / (atol + rtol max(|y0|, |y1|)): a step is accepted when this is at most 1."""
-    numbers = isinstance(rtol, float | int) and isinstance(atol, float | int)
-    if numbers and not per_sample and len(error) == 1:
+    if not (isinstance(rtol, float | int) and isinstance(atol, float | int)) or is_transforming():
+        return rms(_scaled(error, y0, y1, rtol, atol), per_sample)
+    if not per_sample and len(error) == 1:
         ratio = native_error_rms(error[0], y0[0], y1[0], rtol, atol)
         if ratio is not None:
             return ratio
-    if not numbers or is_transforming():
-        return rms(_scaled(error, y0, y1, rtol, atol), per_sample)
     scaled = []
     for e, before, after in zip(error, y0, y1, strict=False):
         # Few temporaries: on a CPU the pages of a fresh large tensor cost more than the arithmetic on it.

@@ -15,8 +15,8 @@ from torch import Tensor
 from continua.errors import ConfigError
 from continua.ode.dense import between
 from continua.ode.error import rms
-from continua.ode.moving import carried
-from continua.ode.rate import Rate
+from continua.ode.moving import carried, moves
+from continua.ode.rate import Rate, broadcast_time
 from continua.ode.solution import EventLog, Solution, State, Time
 from continua.ode.stepper import Step
 from continua.ode.tableau import Tableau
@@ -74,7 +74,9 @@ def as_events(given: "Event | Sequence[Event] | None") -> tuple[Event, ...]:
 def check_events(config: "SolverConfig", relative: bool) -> None:
     """Refuse what events cannot be combined with."""
     if relative or (config.steps is not None and config.control.per == "sample"):
-        raise ConfigError("events need one interval for the whole batch, or adaptive steps with control='sample'")
+        raise ConfigError(
+            "events need one interval for the whole batch, or adaptive steps with control='sample' (for gradients to t1, too)"
+        )
     if not config.tableau.explicit:
         raise ConfigError(f"{config.tableau.name} is implicit and has no states inside its steps, where events are located; use dopri5")
 
@@ -206,6 +208,10 @@ class Watch:
         """What happened, in the solution; y1 and the moments as functions of all that they depend on."""
         single, y1 = isinstance(solution.y1, Tensor), (solution.y1,) if isinstance(solution.y1, Tensor) else solution.y1
         end = torch.as_tensor(t1, dtype=torch.float64, device=self.rate.device).expand(self.stopped.shape)
+        if moves(t1):  # as without events, for those that reached it
+            still = end.detach()
+            reached = zip(y1, self._flow(y1, still, end - still), strict=True)
+            y1 = tuple(torch.where(broadcast_time(self.stopped >= 0, part), part, moved) for part, moved in reached)
         t_end = torch.where(self.stopped >= 0, self.ended, end)
         for index, event in enumerate(self.events):
             if event.terminal and torch.is_grad_enabled() and bool((self.stopped == index).any()):

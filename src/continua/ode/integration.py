@@ -215,7 +215,7 @@ class FixedSteps(AcceptedSteps):
 
     def _check(self, h: Time) -> None:
         bad = not_finite(self.y)
-        if not bad:
+        if not bad or self.status[0] is Status.NON_FINITE or self.status[0] is Status.NOT_CONVERGED:  # an implicit step has said so
             return
         self._fail(Status.NON_FINITE, self.integration.t1, h, bad)
         self.status = tuple(Status.NON_FINITE if i in bad else Status.SUCCESS for i in range(self.integration.batch))

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Never
+from typing import Any, Literal, Never
 
 import torch
 from torch import Tensor
@@ -95,7 +95,7 @@ def solve_with(
     Under `torch.compile` and `torch.export`, fixed explicit steps become one graph: checks that look at numbers are left out, and
     `status` is empty. Other solves run outside the graph. Inside `torch.func` and forward mode, a checkpointed gradient is direct.
     """
-    options = dict(save_at=save_at, dense=dense, params=params, events=as_events(event))
+    options: dict[str, Any] = dict(save_at=save_at, dense=dense, params=params, events=as_events(event))
     if torch.compiler.is_compiling():
         return _compiled(config, f, y0, t0, t1, options)
     if is_transforming():
@@ -156,7 +156,7 @@ def solve_eagerly(
         if integration.watch is None:
             solution = attach_end(f, solution, t1)
         else:
-            solution = integration.watch.attach(solution, end)
+            solution = integration.watch.attach(solution, with_graph(end, t1, state[0].device) if moves(t1) else end)
     solution.ts = None if save_at is None else torch.as_tensor(save_at, dtype=time_dtype(state[0]), device=state[0].device)
     return solution if config.gradient.exact_times else attach_saved(f, solution, save_at)
 

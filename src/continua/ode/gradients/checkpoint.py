@@ -225,7 +225,8 @@ class _Backward:
         rows, moved, of_times = save.rows, self.replays[position].rows, self.of_times
         if of_times is None:
             return
-        slopes = stage_slopes(self.stepper.tableau, save.theta)
+        theta, tableau = save.theta, self.stepper.tableau
+        slopes = stage_slopes(tableau, torch.as_tensor(theta, dtype=torch.float64, device=of_times.device))
         for part, c in enumerate(cotangent):
             seed = c if rows is None else c[rows]
             for slope, stage in zip(slopes, stages, strict=True):
