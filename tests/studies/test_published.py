@@ -3,10 +3,11 @@
 from dataclasses import replace
 from pathlib import Path
 
+from continua.ode import SolverConfig
 from continua.runs import load_recipe, resolve
 from continua.studies import STUDIES, find_study
 from continua.studies.plain import PLAIN_WORDS
-from continua.studies.published import Trained, differences, published_recipes, reduced
+from continua.studies.published import SOLVER, Trained, differences, published_recipes, reduced
 from continua.studies.runs import Places, wanted_runs
 from continua.train import RunOptions
 
@@ -20,6 +21,10 @@ def said(**changes: object) -> list[str]:
 def test_the_same_recipe_differs_in_nothing() -> None:
     assert said() == []
     assert said(seed=7, evaluation_batch_size=10) == [], "these decide no result"
+
+
+def test_a_solver_that_a_recipe_does_not_name_is_the_default_one() -> None:
+    assert SolverConfig() == SolverConfig(**SOLVER)
 
 
 def test_every_planted_difference_is_named_with_both_values() -> None:
