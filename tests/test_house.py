@@ -38,6 +38,8 @@ BELOW = {
     "train": {"runs", "report", "blocks", "filters", "models", "data", "machine"},
     # analysis: looks inside networks, down to filters and solvers, and says how its numbers are shown
     "analysis": {"runs", "report", "models", "blocks", "filters", "ode", "data"},
+    # neuro: looks inside networks as analysis does, and integrates fields of its own
+    "neuro": {"runs", "report", "models", "blocks", "filters", "ode", "data"},
     "studies": {"train", "analysis", "runs", "report", "models", "filters"},  # models: counts; filters: Figure 1 of the DCN paper
     # explore: blocks, filters and ode, to look into blocks, turn filters and offer solvers
     "explore": {"train", "analysis", "runs", "report", "models", "blocks", "data", "filters", "ode"},

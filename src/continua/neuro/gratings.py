@@ -1,0 +1,139 @@
+"""Gratings, plaids and bars, still and moving. Parameters are numbers, or tensors with one number for each stimulus of a batch.
+
+`orientation` is that of the stripes: 0 horizontal, 90 vertical. A grating drifts at right angles to its stripes, towards
+orientation − 90: vertical stripes drift to the right (direction 0), those at 180 + 90 to the left (direction 180).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from continua.errors import ConfigError
+from continua.neuro.movie import Movie
+from continua.neuro.screen import Number, Screen, aperture, inside
+
+Stimuli = Float[Tensor, "batch 1 height width"]
+
+
+def grating(
+    screen: Screen,
+    *,
+    orientation: Number = 90.0,
+    frequency: Number = 1.0,
+    phase: Number = 0.0,
+    contrast: Number = 1.0,
+    size: Number = math.inf,
+    x: Number = 0.0,
+    y: Number = 0.0,
+    edge: Number = 0.0,
+) -> Stimuli:
+    """Sinusoidal gratings: contrast · cos(2π · frequency · distance − phase), the distance along the direction of drift from (x, y).
+
+    Args:
+        screen: Where they are drawn.
+        orientation: Of the stripes, degrees.
+        frequency: Cycles per degree.
+        phase: Degrees; it grows as the grating drifts.
+        contrast: 1: from black to white.
+        size: Diameter of a round window at (x, y), degrees; infinite: the whole screen.
+        x, y: Where phase 0 is white, and the middle of the window.
+        edge: Width of the window's soft edge, degrees.
+    """
+    orientation, frequency, phase, contrast, size, x, y, edge = screen.numbers(orientation, frequency, phase, contrast, size, x, y, edge)
+    across, up = screen.grid()
+    direction = torch.deg2rad(orientation - 90)
+    distance = (across - x) * torch.cos(direction) + (up - y) * torch.sin(direction)
+    wave = contrast * torch.cos(2 * math.pi * frequency * distance - torch.deg2rad(phase))
+    if bool(torch.isinf(size).all()):
+        return wave
+    window = aperture(screen, size=size.flatten(), x=x.flatten(), y=y.flatten(), edge=edge.flatten())
+    return torch.where(torch.isinf(size), wave, wave * window)
+
+
+def drifting_grating(
+    screen: Screen, times: Sequence[float], *, temporal_frequency: Number = 4.0, phase: Number = 0.0, **options: Number
+) -> Movie:
+    """Gratings that drift at `temporal_frequency` cycles per second; the other options are those of `grating`."""
+    return moving(times, lambda time: grating(screen, phase=_advance(screen, phase, temporal_frequency, time), **options))
+
+
+def plaid(screen: Screen, *, orientation: Number = 90.0, angle: Number = 90.0, contrast: Number = 1.0, **options: Number) -> Stimuli:
+    """The sum of two gratings of half the contrast, `angle` degrees apart, at orientation ± angle / 2; options as of `grating`."""
+    first = torch.as_tensor(orientation) - torch.as_tensor(angle) / 2
+    second = first + torch.as_tensor(angle)
+    half = torch.as_tensor(contrast) / 2
+    return grating(screen, orientation=first, contrast=half, **options) + grating(screen, orientation=second, contrast=half, **options)
+
+
+def drifting_plaid(
+    screen: Screen, times: Sequence[float], *, temporal_frequency: Number = 4.0, phase: Number = 0.0, **options: Number
+) -> Movie:
+    """Plaids whose two gratings drift at `temporal_frequency`; the other options are those of `plaid`."""
+    return moving(times, lambda time: plaid(screen, phase=_advance(screen, phase, temporal_frequency, time), **options))
+
+
+def bar(
+    screen: Screen,
+    *,
+    orientation: Number = 90.0,
+    width: Number = 0.3,
+    length: Number = math.inf,
+    contrast: Number = 1.0,
+    x: Number = 0.0,
+    y: Number = 0.0,
+    edge: Number = 0.0,
+) -> Stimuli:
+    """Bars of `width` × `length` degrees at (x, y), white for a positive contrast."""
+    orientation, width, length, contrast, x, y, edge = screen.numbers(orientation, width, length, contrast, x, y, edge)
+    across, up = screen.grid()
+    turned = torch.deg2rad(orientation - 90)
+    beside = (across - x) * torch.cos(turned) + (up - y) * torch.sin(turned)
+    along = -(across - x) * torch.sin(turned) + (up - y) * torch.cos(turned)
+    return contrast * inside(screen, beside.abs() - width / 2, edge) * inside(screen, along.abs() - length / 2, edge)
+
+
+def moving_bar(
+    screen: Screen, times: Sequence[float], *, speed: Number = 5.0, start: Number = 0.0, orientation: Number = 90.0, **options: Number
+) -> Movie:
+    """Bars that move at `speed` degrees per second, at right angles to their length, from `start` degrees behind the middle."""
+    direction = torch.deg2rad(torch.as_tensor(orientation, device=screen.device, dtype=screen.dtype) - 90)
+
+    def frame(time: float) -> Tensor:
+        way = torch.as_tensor(start, device=screen.device) + torch.as_tensor(speed, device=screen.device) * time / 1000
+        return bar(screen, orientation=orientation, x=way * torch.cos(direction), y=way * torch.sin(direction), **options)
+
+    return moving(times, frame)
+
+
+def moving_occluder(
+    screen: Screen,
+    movie: Movie,
+    *,
+    width: float = 0.5,
+    speed: float = 5.0,
+    start: float = 0.0,
+    orientation: float = 90.0,
+    value: float = 0.0,
+) -> Movie:
+    """A film behind a bar of contrast `value` and `width` degrees that moves across it; speed and start as of `moving_bar`.
+
+    The film's own frames are its time base: give it frames often enough for the bar.
+    """
+    if movie.frames.shape[-2:] != (screen.height, screen.width):
+        raise ConfigError(f"the film is {tuple(movie.frames.shape[-2:])} pixels and the screen {(screen.height, screen.width)}")
+    cover = moving_bar(screen, movie.times, speed=speed, start=start, orientation=orientation, width=width).frames
+    return Movie(movie.frames * (1 - cover) + value * cover, movie.times, movie.end, movie.jumps, movie.between)
+
+
+def moving(times: Sequence[float], frame: Callable[[float], Tensor]) -> Movie:
+    """A continuous film: `frame(time in ms)` at each of the times, linear in between; it ends with its last frame."""
+    return Movie(torch.stack([frame(float(time)) for time in times]), tuple(times), float(times[-1]))
+
+
+def _advance(screen: Screen, phase: Number, temporal_frequency: Number, time: float) -> Tensor:
+    """The phase at a time in ms, in degrees."""
+    start, speed = (torch.as_tensor(value, device=screen.device, dtype=screen.dtype) for value in (phase, temporal_frequency))
+    return start + 360 * speed * time / 1000

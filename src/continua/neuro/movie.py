@@ -1,0 +1,126 @@
+"""A stimulus that moves: frames on a time base in milliseconds, and the moments at which it jumps."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from continua.errors import ConfigError
+
+
+@dataclass(frozen=True, eq=False)
+class Movie:
+    """A film u(t) of a batch of stimuli.
+
+    frames   (time, batch, channels, height, width)
+    times    when each frame is on, in ms, ascending
+    end      when the film ends, in ms: at the last frame, or after it
+    jumps    the moments, in ms, at which the film is discontinuous: the frame before is held until then. All of them are times of frames
+    between  what is shown between two frames: "linear", from one to the next, or "hold", the one before, so that it jumps at each frame
+    """
+
+    frames: Tensor
+    times: tuple[float, ...]
+    end: float
+    jumps: tuple[float, ...] = ()
+    between: Literal["linear", "hold"] = "linear"
+
+    def __post_init__(self) -> None:
+        times = tuple(float(time) for time in self.times)
+        object.__setattr__(self, "times", times)
+        object.__setattr__(self, "jumps", times[1:] if self.between == "hold" else tuple(sorted({float(time) for time in self.jumps})))
+        if self.frames.ndim != 5 or len(self.frames) != len(times) or not times:
+            raise ConfigError(
+                f"a film has frames (time, batch, channels, height, width), one per time; got {tuple(self.frames.shape)} for {len(times)}"
+            )
+        if any(later <= earlier for earlier, later in pairwise(times)) or self.end < times[-1]:
+            raise ConfigError(f"the times of frames ascend and end at {self.end} ms or before; got {times[:5]} … {times[-1]}")
+        stray = sorted(set(self.jumps) - set(times[1:]))
+        if stray:
+            raise ConfigError(f"a film jumps at {stray[:3]} ms, where no frame begins; make a frame for each jump")
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    @property
+    def start(self) -> float:
+        """When the first frame is on, in ms."""
+        return self.times[0]
+
+    @property
+    def batch(self) -> int:
+        """How many films there are, side by side."""
+        return self.frames.shape[1]
+
+    def at(self, t: float) -> Float[Tensor, "batch channels height width"]:
+        """u(t); before the start the first frame, after the last frame the last."""
+        place = int(torch.searchsorted(torch.tensor(self.times, dtype=torch.float64), float(t), right=True)) - 1
+        if place < 0 or place == len(self) - 1:
+            return self.frames[max(place, 0)]
+        begin, until = self.times[place], self.times[place + 1]
+        if until in self._jumps:
+            return self.frames[place]
+        return torch.lerp(self.frames[place], self.frames[place + 1], (float(t) - begin) / (until - begin))
+
+    @property
+    def _jumps(self) -> frozenset[float]:
+        return frozenset(self.jumps)
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> "Movie":
+        """The film with `change` applied to all frames, as one batch (time × batch, channels, height, width): `movie.map(to_images)`."""
+        return replace(self, frames=change(self.frames.flatten(0, 1)).unflatten(0, self.frames.shape[:2]))
+
+    def to(self, target: "torch.device | torch.dtype | str") -> "Movie":
+        """The film on another device, or in another number type."""
+        return replace(self, frames=self.frames.to(target))
+
+    def then(self, other: "Movie") -> "Movie":
+        """This film and, from its end, another; it jumps where they meet. Both have the same way between frames."""
+        if self.between != other.between or self.frames.shape[1:] != other.frames.shape[1:]:
+            raise ConfigError(
+                f"films of {tuple(self.frames.shape[1:])} ({self.between}) and {tuple(other.frames.shape[1:])} ({other.between}) do not "
+                "follow each other; expected the same shape and the same way between frames"
+            )
+        shift = self.end - other.start
+        frames, times = self.frames, self.times
+        if self.end == times[-1]:  # its last frame has no time of its own
+            frames, times = frames[:-1], times[:-1]
+        later = [time + shift for time in other.times]
+        jumps = (*(time for time in self.jumps if time < self.end), later[0], *(time + shift for time in other.jumps))
+        return Movie(torch.cat([frames, other.frames]), (*times, *later), other.end + shift, jumps if times else jumps[1:], self.between)
+
+
+def frame_times(duration: float, frame: float = 10.0, start: float = 0.0) -> list[float]:
+    """Times of frames, in ms: every `frame` ms from `start`, and the end itself."""
+    if duration <= 0 or frame <= 0:
+        raise ConfigError(f"a film of {duration} ms with a frame every {frame} ms cannot be; expected positive numbers")
+    count = max(1, round(duration / frame))
+    return [start + duration * k / count for k in range(count + 1)]
+
+
+def film(images: Float[Tensor, "time ..."], frame: float, start: float = 0.0) -> Movie:
+    """A film that shows each image for `frame` ms: (time, channels, height, width), or with a batch behind the time."""
+    frames = images[:, None] if images.ndim == 4 else images
+    times = [start + frame * k for k in range(len(frames))]
+    return Movie(frames, tuple(times), start + frame * len(frames), between="hold")
+
+
+def still(image: Float[Tensor, "batch channels height width"], duration: float, start: float = 0.0) -> Movie:
+    """A film in which nothing moves."""
+    return Movie(image[None], (start,), start + duration)
+
+
+def contrast_steps(
+    image: Float[Tensor, "batch channels height width"], contrasts: Sequence[float], durations: "float | Sequence[float]"
+) -> Movie:
+    """A film that shows `image` at one contrast after another, each for its duration in ms, and jumps between them."""
+    lengths = [float(durations)] * len(contrasts) if isinstance(durations, int | float) else [float(value) for value in durations]
+    if len(lengths) != len(contrasts) or not lengths:
+        raise ConfigError(f"{len(contrasts)} contrasts and {len(lengths)} durations; expected one duration for each contrast")
+    starts = [sum(lengths[:k]) for k in range(len(lengths))]
+    frames = torch.stack([image * contrast for contrast in contrasts])
+    return Movie(frames, tuple(starts), sum(lengths), tuple(starts[1:]))
