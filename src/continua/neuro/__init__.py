@@ -3,36 +3,82 @@
     screen = Screen(64, 64, degrees_per_pixel=0.1)
     grating(screen, orientation=45.0, frequency=2.0)                        stimuli: contrasts in [−1, 1]
     drifting_grating(screen, frame_times(500.0), temporal_frequency=4.0)    a `Movie`, in milliseconds
+    cells = units(net, block=0, t=1.0)                                      units of a network, as a function of stimuli
+    curve = tuning(cells, screen, "orientation", torch.arange(0, 180, 15), frequency=2.0)
+    circular_variance(curve), fit(curve)["preferred"]                       numbers of each unit
+    spike_triggered_average(cells, white_noise(screen, 5000, seed=0))       receptive fields
 
 Each part has its page in the documentation.
 """
 
+from continua.neuro.cells import Units, frame_by_frame, respond, units
+from continua.neuro.curves import TuningCurve, film_tuning, tuning
+from continua.neuro.fits import Fit, Population, dog_frequency, dog_size, fit, naka_rushton, population, von_mises, von_mises_pair
 from continua.neuro.gratings import bar, drifting_grating, drifting_plaid, grating, moving, moving_bar, moving_occluder, plaid
 from continua.neuro.movie import Movie, contrast_steps, film, frame_times, still
 from continua.neuro.noise import natural_noise, random_dots, sparse_noise, white_noise
+from continua.neuro.receptive_fields import ReceptiveField, gradient_field, sparse_fields, spike_triggered_average
 from continua.neuro.screen import Screen, aperture, gaussian_window, masked_square, to_images
+from continua.neuro.selectivity import (
+    TimeCourse,
+    circular_variance,
+    direction_selectivity,
+    direction_variance,
+    octaves,
+    orientation_selectivity,
+    preferred_orientation,
+    surround_suppression,
+)
 
 __all__ = [
+    "Fit",
     "Movie",
+    "Population",
+    "ReceptiveField",
     "Screen",
+    "TimeCourse",
+    "TuningCurve",
+    "Units",
     "aperture",
     "bar",
+    "circular_variance",
     "contrast_steps",
+    "direction_selectivity",
+    "direction_variance",
+    "dog_frequency",
+    "dog_size",
     "drifting_grating",
     "drifting_plaid",
     "film",
+    "film_tuning",
+    "fit",
+    "frame_by_frame",
     "frame_times",
     "gaussian_window",
+    "gradient_field",
     "grating",
     "masked_square",
     "moving",
     "moving_bar",
     "moving_occluder",
+    "naka_rushton",
     "natural_noise",
+    "octaves",
+    "orientation_selectivity",
     "plaid",
+    "population",
+    "preferred_orientation",
     "random_dots",
+    "respond",
+    "sparse_fields",
     "sparse_noise",
+    "spike_triggered_average",
     "still",
+    "surround_suppression",
     "to_images",
+    "tuning",
+    "units",
+    "von_mises",
+    "von_mises_pair",
     "white_noise",
 ]
