@@ -17,6 +17,7 @@ from continua.neuro.curves import TuningCurve, film_tuning, tuning
 from continua.neuro.fits import Fit, Population, dog_frequency, dog_size, fit, naka_rushton, population, von_mises, von_mises_pair
 from continua.neuro.gratings import bar, drifting_grating, drifting_plaid, grating, moving, moving_bar, moving_occluder, plaid
 from continua.neuro.movie import Movie, contrast_steps, film, frame_times, still
+from continua.neuro.neural_field import Dispersion, LateralGaussians, NeuralField, dominant_wave, mexican_hat
 from continua.neuro.noise import natural_noise, random_dots, sparse_noise, white_noise
 from continua.neuro.predictivity import Predictivity, Recordings, linear_predictivity, read_recordings
 from continua.neuro.receptive_fields import ReceptiveField, gradient_field, sparse_fields, spike_triggered_average
@@ -35,9 +36,12 @@ from continua.neuro.similarity import Ceiling, Dissimilarity, Similarity, dissim
 
 __all__ = [
     "Ceiling",
+    "Dispersion",
     "Dissimilarity",
     "Fit",
+    "LateralGaussians",
     "Movie",
+    "NeuralField",
     "Population",
     "Predictivity",
     "ReceptiveField",
@@ -56,6 +60,7 @@ __all__ = [
     "dissimilarity",
     "dog_frequency",
     "dog_size",
+    "dominant_wave",
     "drifting_grating",
     "drifting_plaid",
     "film",
@@ -69,6 +74,7 @@ __all__ = [
     "linear_cka",
     "linear_predictivity",
     "masked_square",
+    "mexican_hat",
     "moving",
     "moving_bar",
     "moving_occluder",
