@@ -7,6 +7,7 @@
     curve = tuning(cells, screen, "orientation", torch.arange(0, 180, 15), frequency=2.0)
     circular_variance(curve), fit(curve)["preferred"]                       numbers of each unit
     spike_triggered_average(cells, white_noise(screen, 5000, seed=0))       receptive fields
+    rsa(respond(cells, stimuli), recordings)                                comparison with another system
 
 Each part has its page in the documentation.
 """
@@ -16,7 +17,9 @@ from continua.neuro.curves import TuningCurve, film_tuning, tuning
 from continua.neuro.fits import Fit, Population, dog_frequency, dog_size, fit, naka_rushton, population, von_mises, von_mises_pair
 from continua.neuro.gratings import bar, drifting_grating, drifting_plaid, grating, moving, moving_bar, moving_occluder, plaid
 from continua.neuro.movie import Movie, contrast_steps, film, frame_times, still
+from continua.neuro.neural_field import Dispersion, LateralGaussians, NeuralField, dominant_wave, mexican_hat
 from continua.neuro.noise import natural_noise, random_dots, sparse_noise, white_noise
+from continua.neuro.predictivity import Predictivity, Recordings, linear_predictivity, read_recordings
 from continua.neuro.receptive_fields import ReceptiveField, gradient_field, sparse_fields, spike_triggered_average
 from continua.neuro.screen import Screen, aperture, gaussian_window, masked_square, to_images
 from continua.neuro.selectivity import (
@@ -29,13 +32,22 @@ from continua.neuro.selectivity import (
     preferred_orientation,
     surround_suppression,
 )
+from continua.neuro.similarity import Ceiling, Dissimilarity, Similarity, dissimilarity, linear_cka, noise_ceiling, rsa
 
 __all__ = [
+    "Ceiling",
+    "Dispersion",
+    "Dissimilarity",
     "Fit",
+    "LateralGaussians",
     "Movie",
+    "NeuralField",
     "Population",
+    "Predictivity",
     "ReceptiveField",
+    "Recordings",
     "Screen",
+    "Similarity",
     "TimeCourse",
     "TuningCurve",
     "Units",
@@ -45,8 +57,10 @@ __all__ = [
     "contrast_steps",
     "direction_selectivity",
     "direction_variance",
+    "dissimilarity",
     "dog_frequency",
     "dog_size",
+    "dominant_wave",
     "drifting_grating",
     "drifting_plaid",
     "film",
@@ -57,19 +71,25 @@ __all__ = [
     "gaussian_window",
     "gradient_field",
     "grating",
+    "linear_cka",
+    "linear_predictivity",
     "masked_square",
+    "mexican_hat",
     "moving",
     "moving_bar",
     "moving_occluder",
     "naka_rushton",
     "natural_noise",
+    "noise_ceiling",
     "octaves",
     "orientation_selectivity",
     "plaid",
     "population",
     "preferred_orientation",
     "random_dots",
+    "read_recordings",
     "respond",
+    "rsa",
     "sparse_fields",
     "sparse_noise",
     "spike_triggered_average",
