@@ -5,19 +5,20 @@ from continua.ode.control import StepControl
 from continua.ode.events import Event, steady_state
 from continua.ode.forcing import Forcing
 from continua.ode.gradients import Adjoint, Checkpoint, Direct, ForwardPass, Gradient, Reversible, connect
-from continua.ode.implicit import Implicit
+from continua.ode.implicit import Implicit, ImplicitStepper
 from continua.ode.integration import AcceptedSteps, Integration
 from continua.ode.plain import upgrade_solver_options
 from continua.ode.rate import Rate, broadcast_time, replaying
 from continua.ode.solution import EventLog, Solution, Stats, Status, StepLog
 from continua.ode.solving import solve, solve_with
-from continua.ode.stepper import ExplicitStepper, ParameterGradients, Step, Stepper
+from continua.ode.stepper import Attempt, ExplicitStepper, ParameterGradients, Step, Stepper
 from continua.ode.tableau import METHODS, Tableau, find_method
 
 __all__ = [
     "METHODS",
     "AcceptedSteps",
     "Adjoint",
+    "Attempt",
     "Checkpoint",
     "Direct",
     "Event",
@@ -27,6 +28,7 @@ __all__ = [
     "ForwardPass",
     "Gradient",
     "Implicit",
+    "ImplicitStepper",
     "Integration",
     "ParameterGradients",
     "Rate",

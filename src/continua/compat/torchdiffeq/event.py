@@ -1,0 +1,152 @@
+"""Solves that end where a function of time and state crosses zero.
+
+The crossing is found on the interpolant of the step in which the sign changes, by halving; its time t* and state then get the gradient of
+the implicit function theorem, dt* = −(∂c/∂y dy + ∂c/∂p dp) / (∂c/∂t + ∂c/∂y f).
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from math import ceil, log2
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from continua.compat.torchdiffeq.hooks import CompatIntegration, Parts
+from continua.compat.torchdiffeq.inputs import BadInput, Problem
+from continua.compat.torchdiffeq.integrate import integrate, make_plan, strictest
+from continua.compat.torchdiffeq.state import Function, State
+from continua.errors import SolverError
+from continua.ode import AcceptedSteps, Step
+
+EventFunction = Callable[[Tensor, State], Tensor]
+MOST_GRID_STEPS = 20_000
+FAR = 1e8  # how long an adaptive solve looks, in units of time
+
+
+class NoEvent(SolverError, RuntimeError):
+    """The event function kept its sign for as long as a solve looks."""
+
+
+def combined(event_fn: EventFunction, t0: Tensor, y0: State) -> EventFunction:
+    """Several events as one, above 0 at the start: the first of them to cross zero takes it below."""
+    with torch.no_grad():
+        signs = torch.sign(event_fn(t0, y0))
+    return lambda t, y: torch.min(event_fn(t, y) * signs)
+
+
+def integrate_until(problem: Problem, event_fn: EventFunction) -> tuple[Tensor, State]:
+    """The time of the event, without a graph, and the states at the start and there."""
+    if len(problem.times) != 2:
+        raise BadInput(f"t has {len(problem.times)} times; an event needs two, of which the second says only which way to go")
+    event_fn = combined(event_fn, problem.t[0].detach(), problem.y0)
+    replayed = problem.params is not None and torch.is_grad_enabled()
+    with torch.set_grad_enabled(torch.is_grad_enabled() and not replayed):
+        time, state = _search(problem, event_fn)
+    event_t = torch.tensor(time, dtype=torch.float64, device=problem.device)
+    if replayed and time != problem.times[0]:  # the checkpointed gradient is that of a solve which ends there
+        t = torch.stack([problem.t[0].double(), event_t])
+        return event_t, integrate(replace(problem, t=t, callbacks={}))
+    y0, y1 = (value if isinstance(value, tuple) else (value,) for value in (problem.y0, state))
+    rows = tuple(torch.stack(pair) for pair in zip(y0, y1, strict=True))
+    return event_t, rows[0] if problem.layout.single else rows
+
+
+def _search(problem: Problem, event_fn: EventFunction) -> tuple[float, State]:
+    with torch.no_grad():
+        if float(event_fn(problem.t[0].detach(), problem.y0)) == 0.0:
+            return problem.times[0], problem.y0
+    far = FAR
+    if problem.method.on_grid:
+        if problem.options.get("step_size") is None:
+            raise BadInput(f"method {problem.method.name!r} needs options=dict(step_size=...) to look for an event")
+        far = MOST_GRID_STEPS * float(problem.options["step_size"])
+    start = problem.t[:1].double()
+    plan = make_plan(replace(problem, t=torch.cat([start, start.detach() + problem.direction * far])))
+    search: _Search | None = None
+
+    def change(integration: CompatIntegration) -> None:
+        nonlocal search
+        steps = integration.steps()
+        search = _Search(integration, steps, problem, event_fn, plan.time)
+        integration.loop = lambda _: search
+
+    solution = plan.solve(dense=True, also=change)
+    if search is None or search.time is None:
+        raise NoEvent(f"no event between t = {problem.times[0]:.6g} and {problem.times[0] + problem.direction * far:.6g}")
+    parts = (solution.y1,) if isinstance(solution.y1, Tensor) else solution.y1
+    return search.time, problem.layout.unpack(parts)
+
+
+class _Search(AcceptedSteps):
+    """The steps of another loop up to the event; `y` is then the state there, `time` the user's time."""
+
+    def __init__(
+        self, integration: CompatIntegration, steps: AcceptedSteps, problem: Problem, event_fn: EventFunction, clock: Callable[[Any], float]
+    ) -> None:
+        super().__init__(integration)
+        self.steps, self.problem, self.event_fn, self.clock = steps, problem, event_fn, clock
+        self.tol = max(strictest(problem.atol), 1e-300)
+        self.time: float | None = None
+
+    def accepted(self) -> Iterator[Step]:
+        dense = self.integration.dense
+        if dense is None:
+            return
+        for step in self.steps.accepted():
+            dense.steps = [step]
+            if self._below(float(step.t_next), step.y1):
+                moment = self._locate(float(step.t), float(step.t_next), dense)
+                self.y, self.time = dense(moment), self.clock(moment)
+                yield step
+                break
+            self.y = step.y1
+            yield step
+        self.stats = self.steps.stats
+
+    @torch.no_grad()
+    def _below(self, moment: float, y: Parts) -> bool:
+        time = torch.tensor(self.clock(moment), dtype=torch.float64, device=self.problem.device)
+        return float(self.event_fn(time, self.problem.layout.unpack(y))) <= 0.0
+
+    @torch.no_grad()
+    def _locate(self, before: float, after: float, dense: Callable[[float], Parts]) -> float:
+        """Where the sign changes between two moments."""
+        width = abs(self.clock(after) - self.clock(before))
+        for _ in range(max(0, min(60, ceil(log2(width / self.tol))))):
+            middle = (before + after) / 2
+            if middle in (before, after):
+                break
+            if self._below(middle, dense(middle)):
+                after = middle
+            else:
+                before = middle
+        return (before + after) / 2
+
+
+def linked(func: Function, event_fn: EventFunction, t0: Tensor, y0: State, event_t: Tensor, y: State) -> tuple[Tensor, State]:
+    """The time and the state of an event as functions of all that they depend on."""
+    event_fn = combined(event_fn, t0.detach(), y0)
+    parts = y if isinstance(y, tuple) else (y,)
+    single = not isinstance(y, tuple)
+    time = event_t.detach()
+
+    def state(of: Parts) -> State:
+        return of[0] if single else of
+
+    still = tuple(part.detach() for part in parts)
+    with torch.no_grad():
+        rate = func(time.to(parts[0].real.dtype), state(still))
+        slopes = (rate,) if isinstance(rate, Tensor) else rate
+    with torch.enable_grad():
+        leaves = (time.clone().requires_grad_(), *(part.clone().requires_grad_() for part in still))
+        value = event_fn(leaves[0], state(leaves[1:]))
+        of_t, *of_y = torch.autograd.grad(value, leaves, allow_unused=True) if value.requires_grad else (None,) * len(leaves)
+        change = 0.0 if of_t is None else of_t
+        for gradient, slope in zip(of_y, slopes, strict=True):
+            if gradient is not None:
+                change = change + (gradient.conj() * slope).real.sum()
+        moving = event_fn(time, state(parts))
+        offset = -(moving - moving.detach()) / (change + 1e-12)
+    moved = tuple(part + slope * offset.to(part.real.dtype) for part, slope in zip(parts, slopes, strict=True))
+    return time + offset.to(time.dtype), state(moved)
