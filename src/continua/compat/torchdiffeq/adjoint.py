@@ -50,7 +50,7 @@ class Flat:
         parts, start = [], 0
         for shape, dtype in zip(self.shapes, self.dtypes, strict=True):
             stop = start + shape.numel()
-            parts.append(flat[..., start:stop].reshape(*flat.shape[:ahead], *shape).to(dtype))
+            parts.append(flat[..., start:stop].reshape((*flat.shape[:ahead], *shape)).to(dtype))
             start = stop
         return tuple(parts)
 

@@ -56,7 +56,7 @@ def _join(parts: "tuple[Tensor, ...] | list[Tensor]", layout: Layout) -> "NDArra
 def _split(flat: Tensor, layout: Layout, ahead: int) -> State:
     sizes = [shape.numel() for shape in layout.shapes]
     pieces = zip(flat.split(sizes, dim=1), layout.shapes, layout.dtypes, strict=True)
-    parts = tuple(piece.to(dtype).reshape(*flat.shape[:ahead], *shape) for piece, shape, dtype in pieces)
+    parts = tuple(piece.to(dtype).reshape((*flat.shape[:ahead], *shape)) for piece, shape, dtype in pieces)
     return parts[0] if layout.single else parts
 
 
