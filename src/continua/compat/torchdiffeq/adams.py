@@ -11,13 +11,12 @@ from functools import lru_cache
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from continua.compat.torchdiffeq.grid import GridRate, carrier
+from continua.compat.torchdiffeq.state import Parts, moved, weighted
 from continua.errors import ConfigError, ContinuaWarning
 from continua.ode import Attempt, ExplicitStepper, Rate, Stepper, find_method
 
-Parts = tuple[Tensor, ...]
 LEAST_ORDER, MOST_ORDER = 4, 12
 
 
@@ -58,22 +57,22 @@ class AdamsStepper(Stepper):
         self._steps += 1
         self._history.appendleft((slope, length))
         if len(self._history) < LEAST_ORDER - 1:
-            mean = _sum(self._starter.tableau.b, self._starter.stages(rate, t, t_next, y, slope))
+            mean = weighted(self._starter.tableau.b, self._starter.stages(rate, t, t_next, y, slope))
         else:
             mean = self._adams(rate, t_next, h, y, length)
-        y1 = tuple(part + h * change for part, change in zip(y, mean, strict=True))
+        y1 = moved(y, h, mean)
         return Attempt(y1, [slope, mean, rate(t_next, y1) if self._cubic else mean], None)
 
     def _adams(self, rate: Rate, t_next: Any, h: Any, y: Parts, length: Any) -> Parts:
         """The mean slope over the step."""
         slopes, ratios = [slope for slope, _ in self._history], [length / then for _, then in self._history]
-        mean = _sum([w * r for w, r in zip(weights(0, len(slopes)), ratios, strict=True)], slopes)
+        mean = weighted([w * r for w, r in zip(weights(0, len(slopes)), ratios, strict=True)], slopes)
         if not self._corrected:
             return mean
         ahead, *behind = weights(1, len(slopes) + 1)
-        known = _sum([w * r for w, r in zip(behind, ratios, strict=True)], slopes)
+        known = weighted([w * r for w, r in zip(behind, ratios, strict=True)], slopes)
         for _ in range(self._max_iters):
-            end = rate(t_next, tuple(part + h * change for part, change in zip(y, mean, strict=True)))
+            end = rate(t_next, moved(y, h, mean))
             before, mean = mean, tuple(ahead * f + rest for f, rest in zip(end, known, strict=True))
             if self._converged(h, before, mean):
                 return mean
@@ -88,7 +87,3 @@ class AdamsStepper(Stepper):
             if not bool(((h * (a - b)).abs() < allowed).all()):
                 return False
         return True
-
-
-def _sum(factors: Any, slopes: list[Parts]) -> Parts:
-    return tuple(sum(factor * part for factor, part in zip(factors, column, strict=False)) for column in zip(*slopes, strict=True))

@@ -15,9 +15,7 @@ from continua.compat.torchdiffeq.hooks import Norm, mixed_norm, rms_norm
 from continua.compat.torchdiffeq.inputs import Problem, Tolerance, check
 from continua.compat.torchdiffeq.integrate import integrate
 from continua.compat.torchdiffeq.methods import CALLBACKS
-from continua.compat.torchdiffeq.state import State
-
-Parts = tuple[Tensor, ...]
+from continua.compat.torchdiffeq.state import Parts, State
 
 
 @dataclass
@@ -57,7 +55,7 @@ class Flat:
 
 def adjoint_norm(asked: "Norm | str | None", flat: Flat, state_norm: Norm | None) -> Norm:
     """The norm of the backward solve over (∂L/∂t, y, a, ∂L/∂p…), from `adjoint_options["norm"]` and that of the forward solve."""
-    inner = state_norm or (rms_norm if flat.single else mixed_norm)
+    inner: Any = state_norm or (rms_norm if flat.single else mixed_norm)
 
     def of_state(y: Tensor) -> Any:
         return inner(flat.split(y))

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from continua.compat.torchdiffeq.hooks import CompatIntegration, Parts
+from continua.compat.torchdiffeq.hooks import CompatIntegration
 from continua.compat.torchdiffeq.inputs import BadInput, Problem
 from continua.compat.torchdiffeq.integrate import integrate, make_plan, strictest
-from continua.compat.torchdiffeq.state import Function, State
+from continua.compat.torchdiffeq.state import Function, Parts, State
 from continua.errors import SolverError
 from continua.ode import AcceptedSteps, Step
 
@@ -67,9 +67,8 @@ def _search(problem: Problem, event_fn: EventFunction) -> tuple[float, State]:
 
     def change(integration: CompatIntegration) -> None:
         nonlocal search
-        steps = integration.steps()
-        search = _Search(integration, steps, problem, event_fn, plan.time)
-        integration.loop = lambda _: search
+        search = steps = _Search(integration, integration.steps(), problem, event_fn, plan.time)
+        integration.loop = lambda _: steps
 
     solution = plan.solve(dense=True, also=change)
     if search is None or search.time is None:

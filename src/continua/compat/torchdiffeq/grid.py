@@ -17,10 +17,9 @@ import torch
 from torch import Tensor
 
 from continua.compat.torchdiffeq.inputs import BadInput, Problem
+from continua.compat.torchdiffeq.state import Parts
 from continua.errors import ConfigError
 from continua.ode import ExplicitStepper, Rate, Tableau
-
-Parts = tuple[Tensor, ...]
 
 
 def make_grid(problem: Problem) -> Tensor:

@@ -11,16 +11,17 @@ import torch
 from torch import Tensor
 
 from continua.compat.torchdiffeq.inputs import Callback, Problem, Tolerance
-from continua.compat.torchdiffeq.state import Layout, State
+from continua.compat.torchdiffeq.state import Layout, Parts, State
 from continua.errors import ConfigError
 from continua.ode import Gradient, Integration, ParameterGradients, Rate, Solution, SolverConfig, Stepper
 
 Norm = Callable[[Any], "Tensor | float"]
-Parts = tuple[Tensor, ...]
 
 
 class Prepared(Gradient):
     """Another gradient, for an integration that is changed first."""
+
+    exact_times = True
 
     def __init__(self, inner: Gradient, prepare: "Callable[[Integration], Integration]") -> None:
         self.inner, self.prepare = inner, prepare
@@ -41,21 +42,58 @@ class PreparedWithGraph(Prepared):
 
 @dataclass
 class CompatIntegration(Integration):
-    """One solve. `judge` says what the error of a step is; parameters that nobody named are left out, as torchdiffeq leaves them."""
+    """One solve. `judge` says what the error of a step is; parameters that nobody named are left out, as torchdiffeq leaves them.
+
+    `idle` are parameters that were named and that f does not use.
+    """
 
     judge: "Judge | None" = None
+    idle: Parts = ()
 
     @classmethod
     def of(cls, integration: Integration, judge: "Judge | None" = None) -> "CompatIntegration":
         return cls(**{field.name: getattr(integration, field.name) for field in fields(Integration)}, judge=judge)
 
     def probe(self, gradient: object) -> None:
-        """Nothing is refused here."""
+        """Evaluates f(t0, y0), and looks which parameters it reaches. Nothing is refused here."""
+        self.rate.on_step(0, False)
+        with torch.enable_grad():
+            k = self.first or self.rate(self.t0, self.y0)
+        self.first = tuple(part.detach() for part in k)
+        self.idle = _not_reached(k, self.params)
 
     def ratio(self, attempt: Any, y: Parts, per_sample: bool) -> Tensor:
         if self.judge is None:
             return super().ratio(attempt, y, per_sample)
         return self.judge.ratio(attempt.error, y, attempt.y1)
+
+
+def _not_reached(k: Parts, params: Parts) -> Parts:
+    """Parameters that are not on the graph of k."""
+    nodes, leaves, queue = set(), set(), [part.grad_fn for part in k]
+    while queue:
+        node = queue.pop()
+        if node is not None and node not in nodes:
+            nodes.add(node)
+            leaves.add(id(getattr(node, "variable", None)))
+            queue.extend(parent for parent, _ in node.next_functions)
+    return tuple(p for p in params if id(p) not in leaves and (p.grad_fn is None or p.grad_fn not in nodes))
+
+
+def with_zeros(states: Parts, idle: Parts) -> Parts:
+    """The same states, whose gradient to parameters that are not used is 0 rather than none."""
+    return _WithZeros.apply(len(states), *states, *idle) if idle and any(part.requires_grad for part in states) else states
+
+
+class _WithZeros(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, count: int, *tensors: Tensor) -> Parts:
+        ctx.like = [(part.shape, part.dtype, part.device) for part in tensors[count:]]
+        return tuple(part.view_as(part) for part in tensors[:count])
+
+    @staticmethod
+    def backward(ctx: Any, *g: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return None, *g, *(torch.zeros(shape, dtype=dtype, device=device) for shape, dtype, device in ctx.like)
 
 
 # --- norms and tolerances ---------------------------------------------------------------------------------------------

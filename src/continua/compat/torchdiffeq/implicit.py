@@ -13,10 +13,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from continua.compat.torchdiffeq.state import Parts, moved, weighted
 from continua.errors import ContinuaWarning, SolverError
 from continua.ode import Attempt, Implicit, ImplicitStepper, Rate, Status, Tableau
-
-Parts = tuple[Tensor, ...]
 
 
 class GraphStepper(ImplicitStepper):
@@ -36,8 +35,8 @@ class GraphStepper(ImplicitStepper):
                 return attempt
             warnings.warn("the iteration of an implicit step did not converge; take smaller steps", ContinuaWarning, stacklevel=2)
         stages = self._connected(rate, t, t_next, y, attempt.stages) if torch.is_grad_enabled() else attempt.stages
-        mean = _weighted(self.tableau.b, stages)
-        y1 = _moved(y, t_next - t, mean)
+        mean = weighted(self.tableau.b, stages)
+        y1 = moved(y, t_next - t, mean)
         slopes = [rate(t, y), mean, rate(t_next, y1)] if self._cubic else [mean] * 3
         return replace(attempt, y1=y1, stages=slopes, failed=None)
 
@@ -45,7 +44,7 @@ class GraphStepper(ImplicitStepper):
         """The solved stages, as functions of all that F depends on."""
         h, points, rates = t_next - t, [], []
         for row, c in zip(self.tableau.a, self.tableau.c, strict=True):
-            point = _moved(y, h, _weighted(row, solved))
+            point = moved(y, h, weighted(row, solved))
             points.append(tuple(part if part.requires_grad else part.detach().requires_grad_() for part in point))
             rates.append(rate(t_next if c == 1.0 else t + c * h, points[-1]))
         values = [part for k in rates for part in k]
@@ -93,7 +92,7 @@ class _Transposed:
             grads = torch.autograd.grad(outputs, point, given, retain_graph=True, allow_unused=True) if pairs else (None,) * width
             pulled.append(tuple(torch.zeros_like(p) if g is None else g for p, g in zip(point, grads, strict=True)))
         columns = zip(*self.stepper.tableau.a, strict=True)
-        return [part for column in columns for part in _weighted(column, pulled)]
+        return [part for column in columns for part in weighted(column, pulled)]
 
 
 class _Solved(torch.autograd.Function):
@@ -108,14 +107,6 @@ class _Solved(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         return None, None, *ctx.transposed(cotangents), *(None,) * len(cotangents)
-
-
-def _weighted(factors: Sequence[float], stages: Sequence[Parts]) -> Parts:
-    return tuple(sum(w * part for w, part in zip(factors, column, strict=True)) for column in zip(*stages, strict=True))
-
-
-def _moved(y: Parts, h: float, mean: Parts) -> Parts:
-    return tuple(part + h * change for part, change in zip(y, mean, strict=True))
 
 
 def _flat(parts: Sequence[Tensor]) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from continua.compat.torchdiffeq.adams import MOST_ORDER, AdamsStepper
 from continua.compat.torchdiffeq.grid import GridClock, GridRate, GridStepper, carrier, make_grid, with_interpolation
-from continua.compat.torchdiffeq.hooks import CompatIntegration, Judge, Prepared, PreparedWithGraph, WatchedStepper, needs_judge
+from continua.compat.torchdiffeq.hooks import CompatIntegration, Judge, Prepared, PreparedWithGraph, WatchedStepper, needs_judge, with_zeros
 from continua.compat.torchdiffeq.implicit import GraphStepper
 from continua.compat.torchdiffeq.inputs import Problem, SolveFailed
 from continua.compat.torchdiffeq.state import PackedField, State
@@ -38,7 +38,8 @@ def integrate(problem: Problem) -> State:
     pieces = [tuple(part[None] for part in state) for state in (problem.layout.pack(problem.y0), y1)]
     if solution.ys is not None:
         pieces.insert(1, (solution.ys,) if isinstance(solution.ys, Tensor) else solution.ys)
-    return problem.layout.unpack(tuple(torch.cat(parts) for parts in zip(*pieces, strict=True)), ahead=1)
+    states = tuple(torch.cat(parts) for parts in zip(*pieces, strict=True))
+    return problem.layout.unpack(with_zeros(states, plan.idle), ahead=1)
 
 
 @dataclass
@@ -54,13 +55,15 @@ class Plan:
     change: Change
     time: Callable[[Any], float] = float  # the user's time at a moment where a step begins or ends
 
+    idle: tuple[Tensor, ...] = ()  # parameters that turned out not to be used
+
     def solve(self, dense: bool = False, also: Change | None = None) -> Solution:
         """Solve it. `also` is one more change; `dense` keeps what a state between steps is made of."""
-        problem, watched = self.problem, None
+        problem, watched, changed = self.problem, None, None
         y0 = problem.layout.pack(problem.y0)
 
         def prepare(integration: Integration) -> Integration:
-            nonlocal watched
+            nonlocal watched, changed
             changed = CompatIntegration.of(integration)
             self.change(changed)
             if problem.callbacks:
@@ -80,6 +83,7 @@ class Plan:
             raise SolveFailed(str(error), **details) from error
         if watched is not None:
             watched.finish()
+        self.idle = () if changed is None else changed.idle
         return solution
 
 
@@ -92,18 +96,15 @@ def make_plan(problem: Problem) -> Plan:
 
 
 def _adaptive(problem: Problem) -> Plan:
-    judge = None
-    tolerances = dict(rtol=problem.rtol, atol=problem.atol)
-    if needs_judge(problem):
-        judge = Judge(problem.layout, problem.rtol, problem.atol, problem.options.get("norm"))
-        tolerances = dict(rtol=1.0, atol=1.0)  # not looked at
+    judge = Judge(problem.layout, problem.rtol, problem.atol, problem.options.get("norm")) if needs_judge(problem) else None
+    rtol, atol = (1.0, 1.0) if judge is not None else (strictest(problem.rtol), strictest(problem.atol))  # a judge has its own
 
     def change(integration: CompatIntegration) -> None:
         integration.judge = judge
         if judge is not None and "first_step" not in problem.options:
             _choose_first_step(integration, judge, problem.direction)
 
-    config = SolverConfig(_tableau(problem), control=_control(problem), **tolerances)
+    config = SolverConfig(_tableau(problem), rtol, atol, control=_control(problem))
     times: Sequence[float] | Tensor = problem.t if problem.t.requires_grad else problem.times
     inside = times[1:-1] if len(times) > 2 else None
     return Plan(problem, config, times[0], times[-1], inside, _gradient(problem), change)
@@ -141,7 +142,7 @@ def _on_grid(problem: Problem) -> Plan:
         if not clock.equal:
             integration.rate = GridRate(integration.rate, clock)
             if clock.grid.requires_grad:
-                integration.params = (*integration.params, clock.grid)
+                integration.params = (clock.grid, *integration.params)  # asked times come last
 
     config = SolverConfig(_tableau(problem), steps=clock.steps)
     inside = clock.moments(problem.t, problem.times)

@@ -4,15 +4,17 @@ The solver has batches of real numbers: a complex part is seen as pairs of reals
 have no batch in common. Both are views, so nothing is copied and autograd follows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from continua.errors import ConfigError
 
-State = Tensor | tuple[Tensor, ...]
+Parts = tuple[Tensor, ...]
+State = Tensor | Parts
 Function = Callable[[Tensor, State], "State"]
 
 
@@ -64,11 +66,12 @@ class Layout:
 
     def pack_rate(self, out: object) -> tuple[Tensor, ...]:
         """What f returned, as the solver's: broadcast and cast to the state, as an assignment would."""
-        parts = (out,) if self.single else out
-        if not isinstance(parts, tuple | list) or len(parts) != len(self.shapes) or not all(isinstance(part, Tensor) for part in parts):
+        given = (out,) if self.single else out
+        parts = [part for part in given if isinstance(part, Tensor)] if isinstance(given, tuple | list) else []
+        if len(parts) != len(self.shapes):
             expected = "a tensor" if self.single else f"a tuple of {len(self.shapes)} tensors"
             raise ConfigError(f"func(t, y) returned {type(out).__name__}; expected {expected} like the state")
-        fitted = [self._fit(part, *like) for part, *like in zip(parts, self.shapes, self.dtypes, strict=True)]
+        fitted = [self._fit(part, shape, dtype) for part, shape, dtype in zip(parts, self.shapes, self.dtypes, strict=True)]
         return tuple(fitted) if self.plain else tuple(self._pack(part) for part in fitted)
 
     def _fit(self, part: Tensor, shape: torch.Size, dtype: torch.dtype) -> Tensor:
@@ -96,3 +99,19 @@ class PackedField:
         parts = (y,) if isinstance(y, Tensor) else y
         rates = layout.pack_rate(self.func(t, layout.unpack(parts)))
         return rates[0] if layout.single else rates
+
+
+def weighted(factors: Sequence[Any], states: Sequence[Parts]) -> Parts:
+    """Σ factor · state, of states in the solver's layout; factors are numbers or 0-d tensors."""
+    sums = []
+    for column in zip(*states, strict=True):
+        total = factors[0] * column[0]
+        for factor, part in zip(factors[1:], column[1:], strict=True):
+            total = total + factor * part
+        sums.append(total)
+    return tuple(sums)
+
+
+def moved(y: Parts, h: Any, slope: Parts) -> Parts:
+    """y + h · slope"""
+    return tuple(part + h * change for part, change in zip(y, slope, strict=True))

@@ -2,7 +2,7 @@
 
 import warnings
 from math import isfinite
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -33,7 +33,7 @@ def solve_by_scipy(problem: Problem) -> State:
         out = problem.func(torch.tensor(t, dtype=kind.to_real(), device=device), state)
         return _join((out,) if isinstance(out, Tensor) else out, layout)
 
-    bounds = {name: float(problem.options[name]) for name in ("min_step", "max_step") if name in problem.options}
+    bounds: dict[str, Any] = {name: float(problem.options[name]) for name in ("min_step", "max_step") if name in problem.options}
     bounds = {name: value for name, value in bounds.items() if isfinite(value) and value != 0}
     start = _join(parts, layout)
     rtol, atol = (_tolerance(name, value, layout) for name, value in (("rtol", problem.rtol), ("atol", problem.atol)))
