@@ -42,6 +42,7 @@ BELOW = {
     # explore: blocks, filters and ode, to look into blocks, turn filters and offer solvers
     "explore": {"train", "analysis", "runs", "report", "models", "blocks", "data", "filters", "ode"},
     "demo": {"train", "analysis", "runs", "report", "models", "blocks", "data"},
+    "compat": {"ode"},  # other libraries' interfaces, each a package of its own
     "recipes": set(),
     "errors": set(),
     "files": set(),
@@ -115,6 +116,9 @@ def test_rooms_import_only_downwards() -> None:
         ("ode/solve.py", "from continua import filters"),
         ("ode/solve.py", "from continua import ContinuaError"),
         ("ode/solve.py", "import continua"),
+        ("ode/solve.py", "from continua.compat import torchdiffeq"),
+        ("compat/torchdiffeq/event.py", "from continua.ode.dense import Saver"),
+        ("compat/torchdiffeq/event.py", "from continua.blocks import ODEBlock"),
         ("ode/solve.py", "from ..filters import NJet"),
         ("ode/solve.py", "from .. import filters"),
         ("ode/deep/er.py", "from ...filters.njet import NJet"),
@@ -266,8 +270,9 @@ def test_the_cycle_check_sees_a_ring(b: str, ring: list[str]) -> None:
 
 
 def public_modules() -> list[str]:
-    """The package and each of its rooms that is there."""
-    return ["continua", *(f"continua.{path.parent.name}" for path in sorted(SOURCE.glob("*/__init__.py")))]
+    """The package, each of its rooms that is there, and the interfaces in `compat`, which are imported by their own names."""
+    rooms = [f"continua.{path.parent.name}" for path in sorted(SOURCE.glob("*/__init__.py"))]
+    return ["continua", *rooms, *(f"continua.compat.{path.parent.name}" for path in sorted(SOURCE.glob("compat/*/__init__.py")))]
 
 
 def public_names() -> list[str]:

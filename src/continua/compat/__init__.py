@@ -2,3 +2,7 @@
 
 torchdiffeq/    odeint, odeint_adjoint, odeint_event: `import continua.compat.torchdiffeq as torchdiffeq`
 """
+
+from continua.compat import torchdiffeq
+
+__all__ = ["torchdiffeq"]

@@ -21,7 +21,7 @@ LEAST_ORDER, MOST_ORDER = 4, 12
 
 
 @lru_cache
-def weights(first: int, count: int) -> tuple[float, ...]:
+def adams_weights(first: int, count: int) -> tuple[float, ...]:
     """∫₀¹ of the Lagrange polynomials of the nodes first, first − 1, …: Bashforth's for first = 0, Moulton's for first = 1."""
     nodes = [Fraction(first - i) for i in range(count)]
     integrals = []
@@ -66,10 +66,10 @@ class AdamsStepper(Stepper):
     def _adams(self, rate: Rate, t_next: Any, h: Any, y: Parts, length: Any) -> Parts:
         """The mean slope over the step."""
         slopes, ratios = [slope for slope, _ in self._history], [length / then for _, then in self._history]
-        mean = weighted([w * r for w, r in zip(weights(0, len(slopes)), ratios, strict=True)], slopes)
+        mean = weighted([w * r for w, r in zip(adams_weights(0, len(slopes)), ratios, strict=True)], slopes)
         if not self._corrected:
             return mean
-        ahead, *behind = weights(1, len(slopes) + 1)
+        ahead, *behind = adams_weights(1, len(slopes) + 1)
         known = weighted([w * r for w, r in zip(behind, ratios, strict=True)], slopes)
         for _ in range(self._max_iters):
             end = rate(t_next, moved(y, h, mean))

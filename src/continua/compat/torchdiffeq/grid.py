@@ -155,10 +155,10 @@ def with_interpolation(tableau: Tableau, interp: str) -> Tableau:
     if interp != "cubic":
         raise ConfigError(f"interp={interp!r}; expected 'linear' or 'cubic'")
     tableau = tableau.with_end_stage()
-    return replace(tableau, dense=hermite(tableau.b, first=0, last=tableau.stages - 1))
+    return replace(tableau, dense=cubic_weights(tableau.b, first=0, last=tableau.stages - 1))
 
 
-def hermite(b: Sequence[float], first: int, last: int) -> list[list[float]]:
+def cubic_weights(b: Sequence[float], first: int, last: int) -> list[list[float]]:
     """b_i(θ) of the cubic through y and y1 with the slopes k_first and k_last: coefficients of θ, θ², θ³."""
     rows = [[0.0, 3 * weight, -2 * weight] for weight in b]
     rows[first] = [value + slope for value, slope in zip(rows[first], (1.0, -2.0, 1.0), strict=True)]
@@ -168,7 +168,7 @@ def hermite(b: Sequence[float], first: int, last: int) -> list[list[float]]:
 
 # y1 = y + h k_1 with the mean slope k_1 of a step: what lies between needs no other stages, or f at both ends.
 _MEAN_SLOPE = Tableau(a=[[], [1 / 2], [0, 1]], b=[0, 1, 0], c=[0, 1 / 2, 1], order=1, name="mean slope")
-_CARRIERS = {"linear": [[0.0], [1.0], [0.0]], "cubic": hermite(_MEAN_SLOPE.b, first=0, last=2)}
+_CARRIERS = {"linear": [[0.0], [1.0], [0.0]], "cubic": cubic_weights(_MEAN_SLOPE.b, first=0, last=2)}
 
 
 def carrier(interp: str) -> Tableau:

@@ -1,6 +1,6 @@
 """What `odeint` does inside a solve that `continua.solve` has no word for: callbacks, norms of one's own, tolerances for each number.
 
-`solve` hands its parts, an `Integration`, to the gradient in use. `Prepared` is a gradient that changes those parts and passes them on.
+`solve` hands its parts, an `Integration`, to the gradient in use. `Adapted` is a gradient that changes those parts and passes them on.
 """
 
 from collections.abc import Callable
@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from continua.compat.torchdiffeq.inputs import Callback, Problem, Tolerance
-from continua.compat.torchdiffeq.state import Layout, Parts, State
+from continua.compat.torchdiffeq.state import Parts, State, StateLayout
 from continua.errors import ConfigError
 from continua.ode import Gradient, Integration, ParameterGradients, Rate, Solution, SolverConfig, Stepper
 
 Norm = Callable[[Any], "Tensor | float"]
 
 
-class Prepared(Gradient):
+class Adapted(Gradient):
     """Another gradient, for an integration that is changed first."""
 
     exact_times = True
@@ -32,12 +32,6 @@ class Prepared(Gradient):
     def check(self, config: SolverConfig) -> None:
         if config.tableau.explicit:  # implicit steps come with a graph of their own
             self.inner.check(config)
-
-
-class PreparedWithGraph(Prepared):
-    """The same, of a gradient that keeps the graph of the steps."""
-
-    keeps_graph = True
 
 
 @dataclass
@@ -111,7 +105,7 @@ def mixed_norm(parts: Parts) -> Tensor | float:
 class Judge:
     """The size of an error relative to the tolerance, in the norm that was asked for. Sees states as the user does."""
 
-    def __init__(self, layout: Layout, rtol: Tolerance, atol: Tolerance, norm: Norm | None) -> None:
+    def __init__(self, layout: StateLayout, rtol: Tolerance, atol: Tolerance, norm: Norm | None) -> None:
         self.layout = layout
         self.rtol, self.atol = (_per_part(name, value, layout) for name, value in (("rtol", rtol), ("atol", atol)))
         self.norm: Norm = norm or (rms_norm if layout.single else mixed_norm)
@@ -149,7 +143,7 @@ class Judge:
         return (seen,) if isinstance(seen, Tensor) else seen
 
 
-def _per_part(name: str, tolerance: Tolerance, layout: Layout) -> list[Any]:
+def _per_part(name: str, tolerance: Tolerance, layout: StateLayout) -> list[Any]:
     """A tolerance for every part: numbers, or tensors that broadcast to it."""
     if layout.single or isinstance(tolerance, int | float) or (isinstance(tolerance, Tensor) and tolerance.ndim == 0):
         return [_as_wide(tolerance)] * len(layout.shapes)
@@ -178,7 +172,7 @@ class WatchedStepper(Stepper):
     Whether a step was accepted shows when the next one begins: from where it ended, or once more from its start.
     """
 
-    def __init__(self, inner: Stepper, layout: Layout, callbacks: dict[str, Callback], clock: "Callable[[Any], Any]") -> None:
+    def __init__(self, inner: Stepper, layout: StateLayout, callbacks: dict[str, Callback], clock: "Callable[[Any], Any]") -> None:
         self.inner, self.layout, self.callbacks, self.clock = inner, layout, callbacks, clock
         self.tableau, self.order, self.evaluations = inner.tableau, inner.order, inner.evaluations
         self._tried: tuple[Any, State, Tensor, Tensor] | None = None

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from continua.compat.torchdiffeq.methods import CALLBACKS, OPTIONS, Method, find
-from continua.compat.torchdiffeq.state import Function, Layout, State
+from continua.compat.torchdiffeq.state import Function, State, StateLayout
 from continua.errors import ConfigError, ContinuaWarning, SolverError
 
 Tolerance = float | Tensor | Iterable["float | Tensor"]
@@ -49,7 +49,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         # Implicit steps treat samples apart, and nobody says here which axis of a state counts samples.
-        self.layout = Layout.of(self.y0, whole=self.method.kind == "implicit")
+        self.layout = StateLayout.of(self.y0, whole=self.method.kind == "implicit")
         self.times: list[float] = self.t.detach().double().tolist()
 
     @property

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from continua.compat.torchdiffeq.adams import MOST_ORDER, AdamsStepper
 from continua.compat.torchdiffeq.grid import GridClock, GridRate, GridStepper, carrier, make_grid, with_interpolation
-from continua.compat.torchdiffeq.hooks import CompatIntegration, Judge, Prepared, PreparedWithGraph, WatchedStepper, needs_judge, with_zeros
+from continua.compat.torchdiffeq.hooks import Adapted, CompatIntegration, Judge, WatchedStepper, needs_judge, with_zeros
 from continua.compat.torchdiffeq.implicit import GraphStepper
 from continua.compat.torchdiffeq.inputs import Problem, SolveFailed
 from continua.compat.torchdiffeq.state import PackedField, State
@@ -72,8 +72,7 @@ class Plan:
                 also(changed)
             return changed
 
-        kind = PreparedWithGraph if isinstance(self.inner, Direct) else Prepared
-        config = self.config.replace(gradient=kind(self.inner, prepare))
+        config = self.config.replace(gradient=Adapted(self.inner, prepare))
         field = PackedField(problem.func, problem.layout)
         state = y0[0] if problem.layout.single else y0
         try:

@@ -19,7 +19,7 @@ Function = Callable[[Tensor, State], "State"]
 
 
 @dataclass(frozen=True)
-class Layout:
+class StateLayout:
     """How the states of one problem are laid out. `single`: the user's state is a tensor, not a tuple of them."""
 
     single: bool
@@ -28,7 +28,7 @@ class Layout:
     rows: bool  # a leading axis of length 1 is added
 
     @classmethod
-    def of(cls, y0: State, whole: bool = False) -> "Layout":
+    def of(cls, y0: State, whole: bool = False) -> "StateLayout":
         """`whole`: the state is one sample whatever its shape, for methods that treat samples apart."""
         parts = (y0,) if isinstance(y0, Tensor) else y0
         shapes = tuple(part.shape for part in parts)
@@ -91,7 +91,7 @@ class Layout:
 class PackedField:
     """The user's f as the solver calls it: packed states in, packed rates of change out."""
 
-    def __init__(self, func: Function, layout: Layout) -> None:
+    def __init__(self, func: Function, layout: StateLayout) -> None:
         self.func, self.layout = func, layout
 
     def __call__(self, t: Tensor, y: "Tensor | tuple[Tensor, ...]") -> "Tensor | tuple[Tensor, ...]":

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from continua.compat.torchdiffeq.inputs import Problem
-from continua.compat.torchdiffeq.state import Layout, State
+from continua.compat.torchdiffeq.state import State, StateLayout
 from continua.errors import ConfigError, ContinuaWarning
 
 if TYPE_CHECKING:
@@ -48,19 +48,19 @@ def solve_by_scipy(problem: Problem) -> State:
     return _split(torch.tensor(states, device=device), layout, ahead=1)
 
 
-def _join(parts: "tuple[Tensor, ...] | list[Tensor]", layout: Layout) -> "NDArray[np.generic]":
+def _join(parts: "tuple[Tensor, ...] | list[Tensor]", layout: StateLayout) -> "NDArray[np.generic]":
     fitted = [part.to(dtype).expand(shape) for part, shape, dtype in zip(parts, layout.shapes, layout.dtypes, strict=True)]
     return torch.cat([part.reshape(-1) for part in fitted]).detach().cpu().numpy()
 
 
-def _split(flat: Tensor, layout: Layout, ahead: int) -> State:
+def _split(flat: Tensor, layout: StateLayout, ahead: int) -> State:
     sizes = [shape.numel() for shape in layout.shapes]
     pieces = zip(flat.split(sizes, dim=1), layout.shapes, layout.dtypes, strict=True)
     parts = tuple(piece.to(dtype).reshape((*flat.shape[:ahead], *shape)) for piece, shape, dtype in pieces)
     return parts[0] if layout.single else parts
 
 
-def _tolerance(name: str, value: object, layout: Layout) -> "float | NDArray[np.float64]":
+def _tolerance(name: str, value: object, layout: StateLayout) -> "float | NDArray[np.float64]":
     """One number, or one for each number of the state."""
     if isinstance(value, int | float):
         return float(value)
