@@ -83,7 +83,9 @@ def test_the_end_is_a_step_of_its_own_and_not_interpolated() -> None:
         return f(time, y)
 
     truth = theirs.odeint(f, y0, t, rtol=1e-12, atol=1e-13)[-1]
-    errors = [float((library.odeint(g, y0, t, method="dopri8", rtol=1e-7, atol=1e-8)[-1] - truth).abs().max()) for library in (theirs, ours)]
+    errors = [
+        float((library.odeint(g, y0, t, method="dopri8", rtol=1e-7, atol=1e-8)[-1] - truth).abs().max()) for library in (theirs, ours)
+    ]
     assert errors[1] < 0.01 * errors[0]
     asked.clear()
     ours.odeint(g, y0, t, method="dopri8", rtol=1e-7, atol=1e-8)

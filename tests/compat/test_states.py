@@ -73,7 +73,9 @@ def test_gradients_of_a_complex_state_are_right(name: str) -> None:
 
     def end(y0: Tensor, matrix: Tensor, t: Tensor) -> Tensor:
         options = {"step_size": 0.25} if METHODS[name].on_grid else {"first_step": 0.1}
-        return torch.view_as_real(ours.odeint(lambda t, y: matrix @ y * torch.cos(t), y0, t, method=name, options=options, rtol=1e-3, atol=1e-3))
+        return torch.view_as_real(
+            ours.odeint(lambda t, y: matrix @ y * torch.cos(t), y0, t, method=name, options=options, rtol=1e-3, atol=1e-3)
+        )
 
     times = t if METHODS[name].on_grid else t.detach()
     assert torch.autograd.gradcheck(end, (y0, matrix, times))

@@ -6,6 +6,7 @@ checkpointed gradient gives the same numbers in less memory.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import torch
@@ -113,8 +114,20 @@ def _control(problem: Problem) -> StepControl:
     options = problem.options
     chosen: dict[str, Any] = {"max_steps": int(options.get("max_num_steps", MOST_STEPS))}
     names = {"first_step": "first_step", "safety": "safety", "ifactor": "factor_max", "dfactor": "factor_min"}
-    chosen |= {ours: float(options[theirs]) for theirs, ours in names.items() if options.get(theirs) is not None}
-    return StepControl(**chosen)
+    names |= {"min_step": "min_step", "max_step": "max_step"}
+    given = {ours: float(options[theirs]) for theirs, ours in names.items() if options.get(theirs) is not None}
+    bounds = {"min_step": 0.0, "max_step": inf}  # no bounds
+    chosen |= {name: value for name, value in given.items() if value != bounds.get(name)}
+    stops = {
+        ours: _times(options[theirs]) for theirs, ours in (("step_t", "step_at"), ("jump_t", "jump_at")) if options.get(theirs) is not None
+    }
+    if len(stops) == 2 and set(stops["step_at"]) & set(stops["jump_at"]):
+        raise ConfigError("step_t and jump_t have times in common; a time where f jumps belongs in jump_t alone")
+    return StepControl(**chosen, **stops)
+
+
+def _times(given: Any) -> list[float]:
+    return torch.as_tensor(given).detach().double().reshape(-1).tolist()
 
 
 def _choose_first_step(integration: CompatIntegration, judge: Judge, direction: float) -> None:
