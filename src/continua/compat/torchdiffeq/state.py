@@ -6,6 +6,7 @@ have no batch in common. Both are views, so nothing is copied and autograd follo
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -36,12 +37,12 @@ class StateLayout:
         rows = whole or len(leading) != 1 or 0 in leading
         return cls(isinstance(y0, Tensor), shapes, tuple(part.dtype for part in parts), rows)
 
-    @property
+    @cached_property
     def plain(self) -> bool:
         """Whether the solver can take the user's tensors as they are."""
         return not self.rows and not self.complex
 
-    @property
+    @cached_property
     def complex(self) -> bool:
         return any(dtype.is_complex for dtype in self.dtypes)
 
@@ -96,9 +97,13 @@ class PackedField:
 
     def __call__(self, t: Tensor, y: "Tensor | tuple[Tensor, ...]") -> "Tensor | tuple[Tensor, ...]":
         layout = self.layout
-        parts = (y,) if isinstance(y, Tensor) else y
-        rates = layout.pack_rate(self.func(t, layout.unpack(parts)))
-        return rates[0] if layout.single else rates
+        if isinstance(y, Tensor):
+            out = self.func(t, y if layout.plain else layout.unpack((y,)))
+            if layout.plain and isinstance(out, Tensor) and out.shape == y.shape and out.dtype == y.dtype:
+                return out
+            return layout.pack_rate(out)[0]
+        # as views: a flow that asks for the gradient of a part in place must not change the solver's own tensors
+        return layout.pack_rate(self.func(t, layout.unpack(tuple(part.view_as(part) for part in y))))
 
 
 def weighted(factors: Sequence[Any], states: Sequence[Parts]) -> Parts:
