@@ -58,7 +58,9 @@ def test_a_tuple_is_solved_as_torchdiffeq_solves_it() -> None:
 @pytest.mark.parametrize("shape", [(), (3,)])
 def test_a_complex_state_turns(name: str, shape: tuple[int, ...]) -> None:
     y0 = torch.full(shape, 1.0 + 0.5j, dtype=torch.complex128)
-    options = {"step_size": 0.01} if METHODS[name].on_grid else None
+    options: dict[str, float] | None = {"step_size": 0.01} if METHODS[name].on_grid else None
+    if name == "explicit_adams":  # of order 11 it is not stable here
+        options = {"step_size": 0.01, "max_order": 5}
     y = ours.odeint(lambda t, y: 1j * y, y0, T, method=name, options=options, rtol=1e-6, atol=1e-7)
     assert y.dtype == torch.complex128
     assert y.shape == (3, *shape)
@@ -72,10 +74,11 @@ def test_gradients_of_a_complex_state_are_right(name: str) -> None:
     t = torch.tensor([0.0, 0.4, 1.0], dtype=torch.float64, requires_grad=True)
 
     def end(y0: Tensor, matrix: Tensor, t: Tensor) -> Tensor:
-        options = {"step_size": 0.25} if METHODS[name].on_grid else {"first_step": 0.1}
-        return torch.view_as_real(
-            ours.odeint(lambda t, y: matrix @ y * torch.cos(t), y0, t, method=name, options=options, rtol=1e-3, atol=1e-3)
-        )
+        # tolerances that accept everything: the choice of steps must not change while the input does
+        options = {"step_size": 0.23} if METHODS[name].on_grid else {"first_step": 0.1}
+        tolerances = {"rtol": 1e-3, "atol": 1e-3} if METHODS[name].on_grid else {"rtol": 1e3, "atol": 1e3}
+        y = ours.odeint(lambda t, y: matrix @ y * torch.cos(t), y0, t, method=name, options=options, **tolerances)
+        return torch.view_as_real(y)
 
     times = t if METHODS[name].on_grid else t.detach()
     assert torch.autograd.gradcheck(end, (y0, matrix, times))

@@ -15,7 +15,7 @@ from torch import Tensor
 from continua.compat.torchdiffeq.hooks import CompatIntegration
 from continua.compat.torchdiffeq.inputs import BadInput, Problem
 from continua.compat.torchdiffeq.integrate import integrate, make_plan, strictest
-from continua.compat.torchdiffeq.state import Function, Parts, State
+from continua.compat.torchdiffeq.state import Function, Parts, State, moved
 from continua.errors import SolverError
 from continua.ode import AcceptedSteps, Step
 
@@ -40,6 +40,8 @@ def integrate_until(problem: Problem, event_fn: EventFunction) -> tuple[Tensor, 
     if len(problem.times) != 2:
         raise BadInput(f"t has {len(problem.times)} times; an event needs two, of which the second says only which way to go")
     event_fn = combined(event_fn, problem.t[0].detach(), problem.y0)
+    if problem.method.on_grid and problem.params is None and problem.t.requires_grad:
+        problem = _with_fixed_start(problem)
     replayed = problem.params is not None and torch.is_grad_enabled()
     with torch.set_grad_enabled(torch.is_grad_enabled() and not replayed):
         time, state = _search(problem, event_fn)
@@ -50,6 +52,15 @@ def integrate_until(problem: Problem, event_fn: EventFunction) -> tuple[Tensor, 
     y0, y1 = (value if isinstance(value, tuple) else (value,) for value in (problem.y0, state))
     rows = tuple(torch.stack(pair) for pair in zip(y0, y1, strict=True))
     return event_t, rows[0] if problem.layout.single else rows
+
+
+def _with_fixed_start(problem: Problem) -> Problem:
+    """The same problem on a grid that stays where it is: moving the start by δ is starting at y0 − δ f(t0, y0)."""
+    t0, layout = problem.t[0], problem.layout
+    y0 = layout.pack(problem.y0)
+    still = t0.detach()
+    rates = layout.pack_rate(problem.func(still.to(y0[0].dtype), problem.y0))
+    return replace(problem, t=problem.t.detach(), y0=layout.unpack(moved(y0, still - t0, rates)))
 
 
 def _search(problem: Problem, event_fn: EventFunction) -> tuple[float, State]:

@@ -123,7 +123,8 @@ def _control(problem: Problem) -> StepControl:
     }
     if len(stops) == 2 and set(stops["step_at"]) & set(stops["jump_at"]):
         raise ConfigError("step_t and jump_t have times in common; a time where f jumps belongs in jump_t alone")
-    return StepControl(**chosen, **stops)
+    chosen |= stops
+    return StepControl(**chosen)
 
 
 def _times(given: Any) -> list[float]:
