@@ -224,3 +224,17 @@ def test_controllers_have_their_documented_defaults():
     assert (plain.alpha, plain.beta, plain.accept_factor_min, plain.hold_after_rejection) == (1.0, 0.0, 1.0, False)
     assert (smooth.alpha, smooth.beta, smooth.accept_factor_min, smooth.hold_after_rejection) == (0.7, 0.4, 0.2, True)
     assert SolverConfig(control=dict(kind="pi", safety=0.8)).control == StepControl(kind="pi", safety=0.8)
+
+
+def test_the_times_of_torchdiffeq_as_third_argument_are_told_what_to_write():
+    with pytest.raises(ConfigError, match=r"torchdiffeq's odeint.*solve\(f, y0, t\[0\], t\[-1\], save_at=t\)"):
+        solve(lambda t, y: -y, torch.ones(2, 3), torch.linspace(0, 1, 5))
+    with pytest.raises(ConfigError, match=r"needs an end time t1; got t0=0\.0 alone"):
+        solve(lambda t, y: -y, torch.ones(2, 3), 0.0)
+
+
+def test_a_tuple_for_a_tensor_is_described_without_riddles():
+    with pytest.raises(
+        ConfigError, match=r"returned a tuple of 1 \(a tensor \(2, 3\)\); expected one tensor, shaped like y0, which is a tensor"
+    ):
+        solve(lambda t, y: (y,), torch.ones(2, 3), 0.0, 1.0)

@@ -7,6 +7,8 @@ from continua.models.config import ClassifierConfig, ModelConfig
 from continua.models.describe import describe_model
 from continua.models.draw import draw_model
 from continua.models.export import export_onnx, export_program, frozen, pinned
+from continua.models.extractor import FeatureExtractor, FeatureInfo
+from continua.models.kept import ModelCard, model_card
 from continua.models.network import Network
 from continua.models.pretrained import CONFIG_FILE, WEIGHTS_FILE, from_pretrained, save_pretrained, upgrade_options
 from continua.models.reconstruction import Reconstructor
@@ -36,6 +38,9 @@ __all__ = [
     "Converted",
     "DenseNet",
     "DenseNetSpec",
+    "FeatureExtractor",
+    "FeatureInfo",
+    "ModelCard",
     "ModelConfig",
     "ModelEntry",
     "ModelOption",
@@ -53,6 +58,7 @@ __all__ = [
     "from_pretrained",
     "frozen",
     "list_models",
+    "model_card",
     "model_config",
     "model_entry",
     "model_options",

@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from continua.blocks import Activation, ConvField, CoupledField, ERKStep, IRKStep, ODEBlock, Period, PostActResidualBlock, ResidualBlock
 from continua.filters import Evolved, Filter, FilterConv2d, NJet, Pixel, ScheduledNJet
 from continua.models.anodev2 import PooledHead
+from continua.models.classifier import NoClassifier
 from continua.models.dcn import Head
 from continua.models.export import pixels
 from continua.models.network import Network
@@ -131,6 +132,18 @@ def describe(net: Network, image: Size) -> Description:
     return Description(net.title, tuple(image), tuple(parts), net.multiscale, idle)
 
 
+@torch.no_grad()
+def block_shapes(net: Network, image: Size) -> list[Size]:
+    """The shape of the state after each block, (channels, height, width), for an image of that shape; nothing is computed."""
+    shadow, shapes = _shadow(net).eval(), []
+    h = torch.zeros(1, *image)
+    with FlopCount(shapes_only=True):
+        for name, module in _places(shadow):
+            h = h if isinstance(module, ODEBlock) else module(h)  # an ODE block keeps the shape of its input
+            shapes += [tuple(h.shape[1:])] if name.startswith("block") else []
+    return shapes
+
+
 def _places(net: Network, prefix: str = "") -> list[tuple[str, nn.Module]]:
     """Names and modules in the order of the walk, all but the head. A decoder's walk begins with that of its encoder."""
     places = _places(net.stem.network, "encoder ") if isinstance(net.stem, Encoder) else [(f"{prefix}stem", net.stem)]
@@ -146,6 +159,11 @@ def layers(module: nn.Module) -> list[str]:
     """The names of what a module does, in order. A new kind of block registers its own: `@layers.register`."""
     children = list(module.children())
     return [name for child in children for name in layers(child)] if children else [type(module).__name__]
+
+
+@layers.register
+def _(module: NoClassifier) -> list[str]:
+    return []
 
 
 @layers.register

@@ -17,9 +17,11 @@ import torch
 
 from continua.errors import ConfigError, ContinuaError
 from continua.files import Json, write_synced
+from continua.models.classifier import find_classifier
 from continua.models.config import Options
 from continua.models.network import Network
-from continua.models.registry import create_model, model_entry
+from continua.models.rebuilding import options_that_rebuild
+from continua.models.registry import build_model, model_entry
 from continua.ode import upgrade_solver_options
 
 WEIGHTS_FILE = "model.safetensors"
@@ -35,20 +37,22 @@ SHARED_IN_0_1 = {
 }
 DECODER_KEYS_IN_0_1 = {"encoder.": "stem.network.", "squeeze.": "transitions.0.conv.", "norm.": "head.norm.", "to_image.": "head.conv."}
 Value = TypeVar("Value")
+Tensors = dict[str, torch.Tensor]
 
 
 def save_pretrained(net: Network, folder: "str | Path") -> None:
-    """Write the network's weights and configuration; each file appears whole or not at all."""
+    """Write the network's weights and configuration; each file appears whole or not at all.
+
+    Raises:
+        ConfigError: Something in the network would not come back: a layer that was put in by hand, a gradient of one's own. It is named.
+    """
     from safetensors.torch import save
 
-    if not net.name:
-        raise ConfigError(f"{type(net).__name__} was not made by create_model, so it cannot be rebuilt by name; register it first")
-    try:
-        text = json.dumps({**net.config, "format": FORMAT}, indent=2, ensure_ascii=False)
-    except TypeError as error:
-        raise ConfigError(
-            f"the options of {net.name} cannot be written as JSON ({error}); use names instead of objects (method='rk4')"
-        ) from None
+    options = options_that_rebuild(net)
+    config = {"model": net.name, "options": {} if options is None else options.plain(), "format": FORMAT}
+    if (place := _no_plain_data(config["options"])) is not None:
+        raise ConfigError(f"{net.name} cannot be saved: {place} is an object of your own, and a file holds names and numbers only")
+    text = json.dumps(config, indent=2, ensure_ascii=False)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in net.state_dict().items()}
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -57,42 +61,96 @@ def save_pretrained(net: Network, folder: "str | Path") -> None:
 
 
 def from_pretrained(folder: "str | Path", **options: object) -> Network:
-    """The network saved in a folder, in evaluation mode; `options` override saved ones (solver=dict(rtol=1e-4, atol=1e-4))."""
+    """The network saved in a folder, in evaluation mode.
+
+    Args:
+        folder: Written by `save_pretrained`.
+        options: Override saved ones: `solver=dict(rtol=1e-4, atol=1e-4)`; `num_classes=4` for a new classifier, as fresh as before
+            training, on top of weights that are all loaded; `num_classes=0` for the features before it.
+    """
     from safetensors.torch import load_file
 
     folder = Path(folder)
+    name, saved = read_options(folder)
+    net = _build(name, {**saved, **options}, folder / CONFIG_FILE)
+    try:
+        tensors = upgrade_weights(_read_config(folder), load_file(folder / WEIGHTS_FILE))
+    except Exception as error:
+        raise ConfigError(f"{folder / WEIGHTS_FILE} cannot be read ({error}); the file is damaged or not safetensors") from None
+    expected = net.state_dict()
+    if options.get("num_classes", saved.get("num_classes")) != saved.get("num_classes"):
+        fresh, tensors = _keep_classifier_apart(net, expected, tensors)
+        _check_same(fresh, tensors, folder / WEIGHTS_FILE)
+    else:
+        _check_same(expected, tensors, folder / WEIGHTS_FILE)
+    net.load_state_dict(tensors, strict=False)  # compared above
+    return net.eval()
+
+
+def read_options(folder: Path) -> tuple[str, Json]:
+    """The model and its options of a folder that `save_pretrained` wrote."""
     for name in (CONFIG_FILE, WEIGHTS_FILE):
         if not (folder / name).is_file():
             raise ConfigError(f"{folder} has no {name}; expected a folder written by save_pretrained")
     try:
-        config = json.loads((folder / CONFIG_FILE).read_text())
-        name, saved = upgrade_config(config)
+        config = _read_config(folder)
+        _check_registered(str(config.get("model", "reconstruction")))
+        return upgrade_config(config)
     except ContinuaError as error:
         raise ConfigError(f"{folder / CONFIG_FILE}: {error}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
             f"{folder / CONFIG_FILE} is not a model configuration ({type(error).__name__}: {error}); save the model again"
         ) from None
-    net = _build(name, {**saved, **options}, folder / CONFIG_FILE)
+
+
+def _read_config(folder: Path) -> Json:
+    return json.loads((folder / CONFIG_FILE).read_text())
+
+
+def _no_plain_data(value: object, place: str = "") -> str | None:
+    """Where in the options something is that JSON does not hold, as `solver.gradient (MyGradient)`; None if nowhere."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return None
+    if isinstance(value, Mapping):
+        items = [(f"{place}.{name}" if place else str(name), item) for name, item in value.items()]
+    elif isinstance(value, list | tuple):
+        items = [(f"{place}[{index}]", item) for index, item in enumerate(value)]
+    else:
+        return f"{place} ({type(value).__name__})"
+    return next((where for name, item in items if (where := _no_plain_data(item, name)) is not None), None)
+
+
+def _check_registered(name: str) -> None:
     try:
-        tensors = upgrade_weights(config, load_file(folder / WEIGHTS_FILE))
-    except Exception as error:
-        raise ConfigError(f"{folder / WEIGHTS_FILE} cannot be read ({error}); the file is damaged or not safetensors") from None
-    _check_same(net.state_dict(), tensors, folder / WEIGHTS_FILE)
-    net.load_state_dict(tensors)
-    return net.eval()
+        model_entry(name)
+    except ConfigError as error:
+        raise ConfigError(f"{error}. Is it a model of your own? Then import the module that registers it first") from None
 
 
 def _build(name: str, options: dict[str, object], path: Path) -> Network:
     try:
-        return create_model(name, **options)
+        return build_model(name, options)
     except ContinuaError:
         raise
     except (TypeError, ValueError, ArithmeticError, RuntimeError, MemoryError) as error:
         raise ConfigError(f"{path}: {name} cannot be built with its options ({type(error).__name__}: {error})") from None
 
 
-def _check_same(expected: dict[str, torch.Tensor], stored: dict[str, torch.Tensor], path: Path) -> None:
+def _keep_classifier_apart(net: Network, expected: Tensors, stored: Tensors) -> tuple[Tensors, Tensors]:
+    """The tensors that a network with a new classifier should load and those that are there, both without the classifier's."""
+    place = find_classifier(net)
+    if place is None:
+        return expected, stored
+    theirs = (f"{place[0]}.weight", f"{place[0]}.bias")
+
+    def others(tensors: Tensors) -> Tensors:
+        return {key: value for key, value in tensors.items() if key not in theirs}
+
+    return others(expected), others(stored)
+
+
+def _check_same(expected: Tensors, stored: Tensors, path: Path) -> None:
     missing, surplus = sorted(expected.keys() - stored.keys()), sorted(stored.keys() - expected.keys())
     if missing or surplus:
         raise ConfigError(

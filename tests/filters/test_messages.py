@@ -1,0 +1,73 @@
+"""What a filter or a block of one's own may get wrong, said in words: who, what was given, what was expected."""
+
+import warnings
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from continua import ConfigError, ContinuaWarning, create_model
+from continua.blocks import ConvField, ODEBlock
+from continua.filters import Evolved, Filter, FilterConv2d, Grid, NJet, Pixel, PixelKernel, evolve
+
+
+class Own(Filter):
+    """A filter whose kernel is whatever `make` makes of its pixels."""
+
+    def __init__(self, make: Callable[[Tensor], object], taps: int = 3) -> None:
+        super().__init__(2, 4)
+        self.make = make
+        self.weight = nn.Parameter(torch.rand(4, 2, taps, taps))
+
+    def state(self) -> dict[str, Tensor]:
+        return {"weight": self.weight}
+
+    def kernel(self, state: dict[str, Tensor], t: object = None, host: object = None) -> PixelKernel:
+        return self.make(state["weight"])  # pyright: ignore[reportReturnType]
+
+
+MAP = torch.rand(1, 2, 6, 6)
+
+
+@pytest.mark.parametrize(
+    ("filter", "said"),
+    [
+        (Own(lambda w: w), r"Own\(2, 4\): Own\.kernel\(\) returned a tensor \(4, 2, 3, 3\); return continua\.filters\.PixelKernel"),
+        (Own(lambda w: None), r"returned a NoneType; return continua\.filters\.PixelKernel"),
+        (Own(lambda w: PixelKernel(w.transpose(0, 1))), r"pixels \(2, 4, 3, 3\); expected .* with 4 out and 2 in"),
+        (Own(PixelKernel, taps=4), r"returned 4×4 taps; padding='same' needs an odd number each way"),
+    ],
+)
+def test_a_kernel_that_cannot_be_applied_is_refused_with_the_layer(filter: Filter, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        FilterConv2d(filter)(MAP)
+
+
+def test_a_kernel_that_can_be_applied_keeps_the_size_of_the_map() -> None:
+    assert FilterConv2d(Own(PixelKernel))(MAP).shape == (1, 4, 6, 6)
+
+
+@pytest.mark.parametrize(("start", "end"), [(0.0, 2.0), (-1.0, 1.0), (2.0, 0.0)])
+def test_weights_that_evolve_on_a_part_of_the_interval_only_are_refused(start: float, end: float) -> None:
+    def make(inputs: int, outputs: int) -> Filter:
+        return evolve(Pixel(inputs, outputs), "rda", grid=Grid(0.0, 1.0, 4))
+
+    with pytest.raises(ConfigError, match=r"conv1\.filter evolve on \[0, 1\], and the block runs on .*grid=Grid\("):
+        ODEBlock(ConvField(4, make), end, t0=start)
+    block = ODEBlock(ConvField(4, make), 1.0)
+    assert any(isinstance(module, Evolved) for module in block.modules())
+
+
+@pytest.mark.parametrize("name", ["dcn_ode", "erknet"])
+def test_a_kernel_that_outgrows_its_map_is_named_by_its_place(name: str) -> None:
+    options = dict(filters="njet", stages="1x1") if name == "erknet" else dict(channels=(4, 8))
+    net = create_model(name, **options).eval()
+    with warnings.catch_warnings(record=True) as caught, torch.no_grad():
+        warnings.simplefilter("always")
+        for filter in (module for module in net.modules() if isinstance(module, NJet)):
+            filter.s.fill_(2.0)
+        net(torch.rand(2, 3, 8, 8))
+    said = [str(item.message) for item in caught if issubclass(item.category, ContinuaWarning) and "outgrown" in str(item.message)]
+    assert said
+    assert all("The kernel of blocks." in text for text in said)
