@@ -59,15 +59,22 @@ def test_weights_that_evolve_on_a_part_of_the_interval_only_are_refused(start: f
     assert any(isinstance(module, Evolved) for module in block.modules())
 
 
-@pytest.mark.parametrize("name", ["dcn_ode", "erknet"])
-def test_a_kernel_that_outgrows_its_map_is_named_by_its_place(name: str) -> None:
-    options = dict(filters="njet", stages="1x1") if name == "erknet" else dict(channels=(4, 8))
-    net = create_model(name, **options).eval()
+def outgrown(module: nn.Module, images: Tensor) -> list[str]:
+    """What is said of kernels that are larger than their maps."""
     with warnings.catch_warnings(record=True) as caught, torch.no_grad():
         warnings.simplefilter("always")
-        for filter in (module for module in net.modules() if isinstance(module, NJet)):
-            filter.s.fill_(2.0)
-        net(torch.rand(2, 3, 8, 8))
-    said = [str(item.message) for item in caught if issubclass(item.category, ContinuaWarning) and "outgrown" in str(item.message)]
+        for filter in (part for part in module.modules() if isinstance(part, NJet)):
+            filter.s.fill_(3.0)
+        module(images)
+    return [str(item.message) for item in caught if issubclass(item.category, ContinuaWarning) and "outgrown" in str(item.message)]
+
+
+def test_a_kernel_that_outgrows_its_map_is_named_by_its_place() -> None:
+    said = outgrown(create_model("dcn_ode", channels=(4, 8)).eval(), torch.rand(2, 3, 8, 8))
     assert said
     assert all("The kernel of blocks." in text for text in said)
+    (first, second) = outgrown(ODEBlock(ConvField(4, NJet), solver=dict(method="euler", steps=1)), torch.rand(2, 4, 5, 5))
+    assert "The kernel of field.conv1, NJet(5, 4), is" in first
+    assert "The kernel of field.conv2, NJet(5, 4), is" in second
+    (alone,) = outgrown(FilterConv2d(NJet(2, 4)), torch.rand(2, 2, 5, 5))
+    assert "The kernel of NJet(2, 4) is" in alone

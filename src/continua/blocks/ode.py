@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from continua.blocks.energy import EnergyRate, check_energies
 from continua.blocks.field import Field, Prepared, Time
 from continua.errors import ConfigError
-from continua.filters import Evolved
+from continua.filters import Evolved, Filter
 from continua.ode import Solution, SolverConfig, Stats, solve_with
 
 
@@ -37,6 +37,9 @@ class ODEBlock(nn.Module):
         self.field = field
         self.t0, self.t1 = t0, t1
         check_grids(field, t0, t1)
+        for name, filter in field.named_modules(prefix="field"):  # until a network knows its place better
+            if isinstance(filter, Filter) and "," in filter.label and not filter.label.startswith("field."):
+                filter.label = f"{name.removesuffix('.inner').removesuffix('.filter')}, {filter.label},"
         self.solver = SolverConfig.of(solver)
         self.augment = augment
         self.stats: Stats | None = None

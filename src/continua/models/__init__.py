@@ -3,6 +3,7 @@
 from continua.files import write_synced
 from continua.models import anodev2 as _anodev2  # registers its models  # noqa: F401
 from continua.models import features as _features  # noqa: F401
+from continua.models.completion import zoo
 from continua.models.config import ClassifierConfig, ModelConfig
 from continua.models.describe import describe_model
 from continua.models.draw import draw_model
@@ -69,4 +70,5 @@ __all__ = [
     "save_pretrained",
     "upgrade_options",
     "write_synced",
+    "zoo",
 ]

@@ -9,6 +9,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
+from html import escape
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from continua.models.network import Network
 from continua.models.reconstruction import Encoder, ImageHead, Squeeze
 from continua.models.registry import create_model, model_entry
 from continua.models.rknet.network import ImageNetStem, LastHead, MultiscaleHead, Transition
+from continua.showing import html_table
 
 Size = tuple[int, ...]
 Function = Callable[..., Any]
@@ -82,7 +84,7 @@ class _Blank(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def describe_model(name: str, **options: object) -> Description:
+def describe_model(name: str, **options: Any) -> Description:
     """A registered model as it is before training, with σ = 1 in all N-jets, for an image of its usual size."""
     entry = model_entry(name)
     with _Blank():
@@ -130,6 +132,21 @@ def describe(net: Network, image: Size) -> Description:
     idle = sum(parameter.numel() for parameter in net.stem.network.head.parameters()) if isinstance(net.stem, Encoder) else 0
     walk("head", shadow.head, net.head, states if net.multiscale else h)
     return Description(net.title, tuple(image), tuple(parts), net.multiscale, idle)
+
+
+def html_description(net: Network) -> str:
+    """A table of the parts of a network, for notebooks; its plain text where it cannot be walked through without images."""
+    size = model_entry(net.name).image_size if net.name else 32
+    try:
+        described = describe(net, (net.in_channels or 3, size, size))
+    except Exception:  # a notebook shows something whatever a network of one's own does with maps of zeros
+        return f"<pre>{escape(str(net))}</pre>"
+    rows = []
+    for part in described.parts:
+        layers = " → ".join(part.layers[:6]) + (" …" if len(part.layers) > 6 else "")
+        rows.append((part.name, part.kind, layers, "×".join(map(str, part.output)), f"{part.parameters:,}", part.note))
+    title = f"{net.title}: {described.parameters:,} parameters, images of {'×'.join(map(str, described.image))}"
+    return html_table(title, rows, ("part", "kind", "layers", "output", "parameters", ""))
 
 
 @torch.no_grad()

@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import mean, stdev
 
 from continua.errors import ConfigError, unknown_name
+from continua.files import Json
 from continua.models.network import Network
 from continua.models.pretrained import CONFIG_FILE, WEIGHTS_FILE, from_pretrained, read_options
 
@@ -93,8 +94,9 @@ def model_cards() -> dict[str, ModelCard]:
     """The cards of all trained networks that come with the package, by name."""
     cards = {}
     for path in sorted(KEPT.glob(f"*/{CARD_FILE}")):
-        facts = json.loads(path.read_text("utf-8"))
-        cards[path.parent.name] = ModelCard(**{key: tuple(value) if isinstance(value, list) else value for key, value in facts.items()})
+        stored = json.loads(path.read_text("utf-8"))
+        facts: Json = {key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()}
+        cards[path.parent.name] = ModelCard(**facts)
     return cards
 
 

@@ -206,6 +206,12 @@ class Network(nn.Module):
             twin.options = self.options.with_solver(twin.solver)
         return twin
 
+    def _repr_html_(self) -> str:
+        """For notebooks: what the network is made of, part by part."""
+        from continua.models.describe import html_description
+
+        return html_description(self)
+
     def save_pretrained(self, folder: "str | Path") -> None:
         """Write weights (safetensors) and configuration (JSON), for `from_pretrained`."""
         from continua.models.pretrained import save_pretrained
