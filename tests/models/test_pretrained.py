@@ -4,6 +4,7 @@ import json
 import random
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,12 +12,16 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
 
-from continua import ConfigError, ContinuaError, create_model, from_pretrained, register_model
+from continua import ConfigError, ContinuaError, Network, SolverConfig, Tableau, create_model, from_pretrained, register_model
+from continua.blocks import Activation
+from continua.filters import Filter, PixelKernel
 from continua.models import (
     CONFIG_FILE,
     WEIGHTS_FILE,
     complete_options,
+    frozen,
     model_entry,
     option_names,
     save_pretrained,
@@ -25,6 +30,7 @@ from continua.models import (
 )
 from continua.models.dcn import DCN, JetODEConfig
 from continua.models.reconstruction import Reconstructor
+from continua.ode import Adjoint, Direct, Implicit
 from continua.runs.loading import parse_recipe, read_yaml
 from continua.train import Recipe, identity, resolve
 
@@ -315,3 +321,132 @@ def test_a_network_is_known_by_its_tensors_not_by_the_bytes_around_them(tmp_path
 def test_kept_weights_have_a_checksum_that_is_right(folder: Path) -> None:
     assert "weights_sha256" in json.loads((folder / CONFIG_FILE).read_text())
     from_pretrained(folder)
+
+
+# --- what saves must load ---------------------------------------------------------------------------------------------
+
+
+class Blur(Filter):
+    """A filter of one's own, with the pixels of another."""
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__(in_channels, out_channels)
+        self.size = 3
+        self.weight = nn.Parameter(torch.rand(out_channels, in_channels, 3, 3))
+
+    def state(self) -> dict[str, Tensor]:
+        return {"weight": self.weight}
+
+    def kernel(self, state: dict[str, Tensor], t: object = None, host: object = None) -> PixelKernel:
+        return PixelKernel(state["weight"])
+
+
+class OwnGradient(Direct):
+    kind = ""
+
+
+@torch.no_grad()
+def test_a_tableau_of_ones_own_comes_back(tmp_path: Path) -> None:
+    third = Tableau(a=[[], [1 / 3], [0, 2 / 3]], b=[1 / 4, 0, 3 / 4], c=[0, 1 / 3, 2 / 3], b_error=[1 / 4, -1, 3 / 4], name="heun3")
+    net = create_model("dcn_ode", **(OPTIONS | dict(solver=dict(method=third, steps=1)))).eval()
+    net.save_pretrained(tmp_path)
+    back = from_pretrained(tmp_path)
+    assert torch.equal(back(IMAGES), net(IMAGES))
+    assert back.config == net.config
+    assert back.blocks[0].solver.tableau.plain() == third.plain()
+    implicit = Tableau(a=[[0.5]], b=[1.0], c=[0.5], name="midpoint by hand")
+    other = net.with_solver(method=Implicit(implicit, tol=1e-4))
+    other.save_pretrained(tmp_path)
+    assert from_pretrained(tmp_path).config == other.config
+    assert from_pretrained(tmp_path).blocks[0].solver.tableau.plain() == implicit.plain()
+    adaptive = create_model("dcn_ode", **(OPTIONS | dict(solver=dict(method=third, gradient=Adjoint(method=third)))))
+    adaptive.save_pretrained(tmp_path)
+    assert from_pretrained(tmp_path).config == adaptive.config
+
+
+@torch.no_grad()
+def test_a_linear_head_that_was_put_in_by_hand_comes_back(tmp_path: Path) -> None:
+    net = create_model("dcn_ode", **OPTIONS).eval()
+    net.head.linear = nn.Linear(8, 5)
+    net.save_pretrained(tmp_path)
+    back = from_pretrained(tmp_path)
+    assert back.num_classes == 5
+    assert torch.equal(back(IMAGES), net(IMAGES))
+
+
+def a_whole_head(net: Network) -> None:
+    net.head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 3))
+
+
+def a_longer_head(net: Network) -> None:
+    net.head.linear = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def a_head_without_bias(net: Network) -> None:
+    net.head.linear = nn.Linear(8, 3, bias=False)
+
+
+def an_activation(net: Network) -> None:
+    net.head.act = Activation("gelu")
+
+
+def a_filter(net: Network) -> None:
+    net.stem.filter = Blur(3, 4)
+
+
+def a_solver(net: Network) -> None:
+    net.blocks[1].solver = SolverConfig(method="rk4", steps=9)
+
+
+def an_end_time(net: Network) -> None:
+    net.blocks[0].t1 = 5.0
+
+
+def a_layer_more(net: Network) -> None:
+    net.adapter = nn.Linear(2, 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (a_whole_head, "head is a Sequential where its options make a Head"),
+        (a_longer_head, r"head\.linear is a Sequential where its options make a Linear"),
+        (a_head_without_bias, r"head\.linear\.bias has shape None where its options make \(3,\)"),
+        (an_activation, r"head\.act is Activation\(gelu\) where its options make Activation\(celu\)"),
+        (a_filter, r"stem\.filter is a Blur where its options make a Pixel"),
+        (a_solver, r"blocks\.1 is ODEBlock\(.*9 steps.*with_solver"),
+        (an_end_time, r"blocks\.0 is ODEBlock\(t in \[0, 5\]"),
+        (a_layer_more, r"adapter \(Linear\) was added"),
+        (lambda net: net.reset_classifier(3), None),
+        (frozen, r"filter is a Pixel where its options make a NJet"),
+    ],
+)
+def test_what_would_not_come_back_is_refused_by_name(tmp_path: Path, change: Callable[[Network], object], named: str | None) -> None:
+    net = create_model("dcn_ode", **OPTIONS)
+    changed = change(net)
+    net = changed if isinstance(changed, Network) else net
+    if named is None:
+        return net.save_pretrained(tmp_path / "new")
+    with pytest.raises(ConfigError, match=named):
+        net.save_pretrained(tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    return None
+
+
+def test_a_gradient_of_ones_own_is_refused_by_name(tmp_path: Path) -> None:
+    net = create_model("dcn_ode", **(OPTIONS | dict(solver=dict(method="rk4", steps=1, gradient=OwnGradient()))))
+    with pytest.raises(ConfigError, match=r"solver\.gradient \(OwnGradient\) is an object of your own"):
+        net.save_pretrained(tmp_path)
+
+
+def test_saving_leaves_no_trace_in_the_random_numbers(tmp_path: Path) -> None:
+    net = create_model("resnet4_anodev2_c1", channels=(4,))
+    before = torch.get_rng_state()
+    net.save_pretrained(tmp_path)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_a_model_that_is_not_registered_here_says_what_to_import(saved: Path) -> None:
+    change_config(saved, model="mine")
+    with pytest.raises(ConfigError, match="import the module that registers it first"):
+        from_pretrained(saved)

@@ -243,3 +243,17 @@ def test_an_implicit_method_says_that_a_sample_was_undefined_from_the_start(meth
 def test_times_that_are_no_numbers_are_refused_in_a_sentence(change):
     with pytest.raises(ConfigError, match=r"t0|t1|save_at"):
         solve(lambda t, y: -y, torch.ones(1, 1), **{"t0": 0.0, "t1": 1.0, **change})
+
+
+def test_the_times_of_torchdiffeq_as_third_argument_are_told_what_to_write():
+    with pytest.raises(ConfigError, match=r"torchdiffeq's odeint.*solve\(f, y0, t\[0\], t\[-1\], save_at=t\)"):
+        solve(lambda t, y: -y, torch.ones(2, 3), torch.linspace(0, 1, 5))
+    with pytest.raises(ConfigError, match=r"needs an end time t1; got t0=0\.0 alone"):
+        solve(lambda t, y: -y, torch.ones(2, 3), 0.0)
+
+
+def test_a_tuple_for_a_tensor_is_described_without_riddles():
+    with pytest.raises(
+        ConfigError, match=r"returned a tuple of 1 \(a tensor \(2, 3\)\); expected one tensor, shaped like y0, which is a tensor"
+    ):
+        solve(lambda t, y: (y,), torch.ones(2, 3), 0.0, 1.0)

@@ -22,11 +22,12 @@ from continua.data import data_folder, folder_size
 from continua.errors import ConfigError, ContinuaWarning
 from continua.files import refuse_links, write_text
 from continua.reading import UnreadableFile, read_json_object, unreadable
-from continua.report import Page, draw_page, from_plain, to_plain, write_page
+from continua.report import Page, draw_page, from_plain, notebook_html, to_plain, write_page
+from continua.showing import Shown
 
 
-@dataclass(frozen=True)
-class Answer:
+@dataclass(frozen=True, repr=False)
+class Answer(Shown):
     """The result of a question, where it lies, and whether it was `fresh`: asked now, not read from disk."""
 
     question: Question
@@ -37,6 +38,13 @@ class Answer:
     @property
     def page(self) -> Page:
         return self.question.present(self.result)
+
+    def shown(self) -> dict[str, object]:
+        """What a prompt shows: the question's name, the result, and where it lies."""
+        return {"question": self.question.name, "result": self.result, "folder": self.folder, "fresh": self.fresh}
+
+    def _repr_html_(self) -> str:
+        return notebook_html(self.page, self.folder)
 
 
 def answer(

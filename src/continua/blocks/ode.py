@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from continua.blocks.energy import EnergyRate, check_energies
 from continua.blocks.field import Field, Prepared, Time
 from continua.errors import ConfigError
+from continua.filters import Evolved, Filter
 from continua.ode import Solution, SolverConfig, Stats, solve_with
 
 
@@ -35,6 +36,10 @@ class ODEBlock(nn.Module):
         super().__init__()
         self.field = field
         self.t0, self.t1 = t0, t1
+        check_grids(field, t0, t1)
+        for name, filter in field.named_modules(prefix="field"):  # until a network knows its place better
+            if isinstance(filter, Filter) and "," in filter.label and not filter.label.startswith("field."):
+                filter.label = f"{name.removesuffix('.inner').removesuffix('.filter')}, {filter.label},"
         self.solver = SolverConfig.of(solver)
         self.augment = augment
         self.stats: Stats | None = None
@@ -125,3 +130,17 @@ class ODEBlock(nn.Module):
         extra = f", augment={self.augment}" if self.augment else ""
         gradient = str(solver.gradient).strip("'")
         return f"t in [{self.t0:g}, {self.t1:g}], {solver.tableau.name}, {how}, gradient={gradient}{extra}"
+
+
+def check_grids(field: nn.Module, t0: float, t1: float) -> None:
+    """Refuse filters whose evolution is computed on a part of the block's interval only: outside it their weights would not move.
+
+    A clock of its own, as in ANODEV2's configuration 2, is meant to end before or after the block does.
+    """
+    for name, filter in field.named_modules():
+        if isinstance(filter, Evolved) and filter.clock == 1.0 and not filter.grid.start <= min(t0, t1) <= max(t0, t1) <= filter.grid.end:
+            grid = filter.grid
+            raise ConfigError(
+                f"the weights of {name or 'the field'} evolve on [{grid.start:g}, {grid.end:g}], and the block runs on [{t0:g}, {t1:g}]; "
+                f"give the filter grid=Grid({min(t0, t1):g}, {max(t0, t1):g}, steps={grid.steps}), or the block another interval"
+            )

@@ -18,7 +18,7 @@ from torch.autograd.function import FunctionCtx
 from continua.errors import ConfigError
 from continua.filters.filter import Filter
 from continua.filters.hybrid import hybrid_kernel, hybrid_operator
-from continua.filters.kernel import JetKernel, Kernel
+from continua.filters.kernel import JetKernel, Kernel, PixelKernel
 from continua.filters.routes import (
     FEWEST_CHANNELS,
     Geometry,
@@ -224,6 +224,7 @@ class FilterConv2d(nn.Module):
 
     def _operator(self, kernel: Kernel, geometry: Geometry, precision: Precision, native: bool) -> tuple[Operator, Tensor | None]:
         """The route for the map's channels and, with a time channel, the response of that channel's kernel to a map of ones."""
+        self._check_kernel(kernel, geometry)
         self.filter.watch_map(kernel, (geometry.height, geometry.width))
         route = "native" if native else self._route(kernel, geometry, precision)
         if not self.time_channel:
@@ -234,6 +235,22 @@ class FilterConv2d(nn.Module):
         reference = of_time.tensors[0]
         ones = torch.ones(1, 1, geometry.height, geometry.width, dtype=reference.dtype, device=reference.device)
         return operator, of_time.linear(ones, None, *of_time.tensors)
+
+    def _check_kernel(self, kernel: Any, geometry: Geometry) -> None:
+        """Refuse what a filter of one's own may get wrong: a bare tensor, other channels than it says, taps without a centre."""
+        channels, problem = (self.filter.out_channels, self.filter.in_channels), None
+        if isinstance(kernel, Tensor) or not hasattr(kernel, "cropped"):
+            given = f"a tensor {tuple(kernel.shape)}" if isinstance(kernel, Tensor) else f"a {type(kernel).__name__}"
+            problem = f"{given}; return continua.filters.PixelKernel(weight), weight (out, in, rows, columns)."
+        elif isinstance(kernel, PixelKernel) and tuple(kernel.pixels.shape[-4:-2]) != channels:
+            problem = f"pixels {tuple(kernel.pixels.shape)}; expected (out, in, rows, columns) with {channels[0]} out and {channels[1]} in."
+        elif geometry.padding is None and not (kernel.size[0] % 2 and kernel.size[1] % 2):
+            problem = (
+                f"{kernel.size[0]}×{kernel.size[1]} taps; padding='same' needs an odd number each way, so that the kernel has a centre and "
+                "the map keeps its size. Make it odd, or set `size` in the filter and give FilterConv2d a padding in pixels."
+            )
+        if problem is not None:
+            raise ConfigError(f"{self.filter.label}: {type(self.filter).__name__}.kernel() returned {problem}")
 
     def _route(self, kernel: Kernel, geometry: Geometry, precision: Precision) -> str:
         if self.discretisation == "hybrid":

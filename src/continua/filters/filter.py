@@ -34,7 +34,7 @@ class Filter(nn.Module):
         super().__init__()
         self.in_channels = in_channels
         self.out_channels = out_channels
-        self.label = type(self).__name__  # what warnings call this layer; models set it to the layer's place
+        self.label = f"{type(self).__name__}({in_channels}, {out_channels})"  # how messages call it; models set it to the layer's place
 
     def state(self) -> dict[str, Tensor]:
         """What may evolve or be trained: a kernel's pixels, α, log2 σ."""

@@ -3,10 +3,13 @@
 from continua.files import write_synced
 from continua.models import anodev2 as _anodev2  # registers its models  # noqa: F401
 from continua.models import features as _features  # noqa: F401
+from continua.models.completion import zoo
 from continua.models.config import ClassifierConfig, ModelConfig
 from continua.models.describe import describe_model, model_counts
 from continua.models.draw import draw_model
 from continua.models.export import export_onnx, export_program, frozen, pinned
+from continua.models.extractor import FeatureExtractor, FeatureInfo
+from continua.models.kept import ModelCard, model_card
 from continua.models.network import Network
 from continua.models.pretrained import CONFIG_FILE, WEIGHTS_FILE, from_pretrained, save_pretrained, upgrade_options
 from continua.models.reconstruction import Reconstructor
@@ -38,6 +41,9 @@ __all__ = [
     "Converted",
     "DenseNet",
     "DenseNetSpec",
+    "FeatureExtractor",
+    "FeatureInfo",
+    "ModelCard",
     "ModelConfig",
     "ModelEntry",
     "ModelOption",
@@ -56,6 +62,7 @@ __all__ = [
     "from_pretrained",
     "frozen",
     "list_models",
+    "model_card",
     "model_config",
     "model_counts",
     "model_entry",
@@ -69,4 +76,5 @@ __all__ = [
     "tensors_digest",
     "upgrade_options",
     "write_synced",
+    "zoo",
 ]

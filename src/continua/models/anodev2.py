@@ -22,6 +22,7 @@ from continua.blocks import Activation, CoupledBlock, CoupledField, PostActResid
 from continua.errors import ConfigError
 from continua.filters import Evolved, Filter, FilterConv2d, Grid, NJet, Pixel, ScheduledNJet, evolve
 from continua.models.bounded import check_steps
+from continua.models.classifier import make_classifier
 from continua.models.config import ClassifierConfig, Options, Solved, SolverOptions, check_choice, check_widths
 from continua.models.network import Network, label_filters
 from continua.models.registry import register_model
@@ -233,15 +234,18 @@ class PooledHead(nn.Module):
     def __init__(self, channels: int, pixels: int, hidden: Sequence[int], num_classes: int) -> None:
         super().__init__()
         self.pool = nn.AdaptiveMaxPool2d(pixels)
-        widths = [channels * pixels**2, *hidden, num_classes]
-        self.linear = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
+        widths = [channels * pixels**2, *hidden]
+        self.linear = nn.ModuleList([*(nn.Linear(a, b) for a, b in pairwise(widths)), make_classifier(widths[-1], num_classes)])
+
+    def pre_logits(self, h: Tensor) -> Tensor:
+        """What the last linear layer reads."""
+        h = self.pool(h).flatten(1)
+        for layer in self.linear[:-1]:
+            h = layer(h).relu()
+        return h
 
     def forward(self, h: Tensor) -> Tensor:
-        h = self.pool(h).flatten(1)
-        for index, layer in enumerate(self.linear):
-            h = layer(h)
-            h = h.relu() if index + 1 < len(self.linear) else h
-        return h
+        return self.linear[-1](self.pre_logits(h))
 
 
 def _start_like_anode(net: nn.Module) -> None:

@@ -68,7 +68,7 @@ class ModelConfig:
 class ClassifierConfig(ModelConfig):
     """Images in, logits out."""
 
-    num_classes: int = option(10, "classes, the length of the logits")
+    num_classes: int = option(10, "classes, the length of the logits; 0 for pooled features and no classifier")
     in_channels: int = option(3, "channels of the images")
 
 
@@ -140,7 +140,7 @@ def _plain(value: object) -> Any:
 
 # --- types ------------------------------------------------------------------------------------------------------------
 
-COUNTS = ("num_classes", "in_channels")  # of every network; at least one
+COUNTS = {"num_classes": 0, "in_channels": 1}  # of every network, at least so many; no classes: the features before the classifier
 NUMBERS = {int: Integral, float: Real}  # NumPy's too
 WORDS = {int: "a whole number", float: "a number", str: "a name", bool: "true or false", NoneType: "nothing", Any: "anything"}
 
@@ -153,13 +153,13 @@ def option_types(config: type[ModelConfig]) -> dict[str, Any]:
 
 
 def check_types(who: str, options: Options, config: type[ModelConfig]) -> None:
-    """Refuse the first option that is not what its annotation says, or a network without classes or channels."""
+    """Refuse the first option that is not what its annotation says, or a network without channels."""
     hints = option_types(config)
     for name, value in options.items():
         if not _fits(value, hints[name]):
             raise ConfigError(f"{who}: {name} is {value!r}; expected {type_words(hints[name])}")
-        if name in COUNTS and value < 1:
-            raise ConfigError(f"{who}: {name} is {value!r}; expected at least 1")
+        if name in COUNTS and value < COUNTS[name]:
+            raise ConfigError(f"{who}: {name} is {value!r}; expected at least {COUNTS[name]}")
 
 
 def _fits(value: object, hint: Any) -> bool:

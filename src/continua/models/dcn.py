@@ -16,6 +16,7 @@ from continua.blocks import Activation, ConvField, ODEBlock, ResidualBlock, grou
 from continua.errors import ConfigError, unknown_name
 from continua.filters import Filter, FilterConv2d, NJet, Pixel, ScheduledNJet
 from continua.models.bounded import check_order
+from continua.models.classifier import make_classifier
 from continua.models.config import ClassifierConfig, InTime, ModelConfig, Options, check_style, check_widths
 from continua.models.network import Network, label_filters
 from continua.models.registry import register_model
@@ -204,14 +205,18 @@ class Head(nn.Module):
         self.norm = group_norm(channels, norm_groups)
         self.act = Activation(activation)
         self.dropout = nn.Dropout(dropout)
-        self.linear = nn.Linear(channels, num_classes)
+        self.linear = make_classifier(channels, num_classes)
 
     def pool(self, h: Tensor) -> Tensor:
-        """What the linear layer reads, (batch, channels)."""
+        """norm → act → mean over pixels, (batch, channels)."""
         return self.act(self.norm(h), overwrite=True).mean((2, 3))
 
+    def pre_logits(self, h: Tensor) -> Tensor:
+        """What the linear layer reads."""
+        return self.dropout(self.pool(h))
+
     def forward(self, h: Tensor) -> Tensor:
-        return self.linear(self.dropout(self.pool(h)))
+        return self.linear(self.pre_logits(h))
 
 
 # --- the models of the paper ------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, singledispatch
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,14 @@ from torch.overrides import TorchFunctionMode
 from continua.blocks import Activation, ConvField, CoupledField, ERKStep, IRKStep, ODEBlock, Period, PostActResidualBlock, ResidualBlock
 from continua.filters import Evolved, Filter, FilterConv2d, NJet, Pixel, ScheduledNJet
 from continua.models.anodev2 import PooledHead
+from continua.models.classifier import NoClassifier
 from continua.models.dcn import Head
 from continua.models.export import pixels
 from continua.models.network import Network
 from continua.models.reconstruction import Encoder, ImageHead, Squeeze
 from continua.models.registry import create_model, model_entry
 from continua.models.rknet.network import ImageNetStem, LastHead, MultiscaleHead, Transition
+from continua.showing import html_table
 
 Size = tuple[int, ...]
 Function = Callable[..., Any]
@@ -84,7 +87,7 @@ class _Blank(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def describe_model(name: str, **options: object) -> Description:
+def describe_model(name: str, **options: Any) -> Description:
     """A registered model as it is before training, with σ = 1 in all N-jets, for an image of its usual size."""
     entry = model_entry(name)
     with _Blank():
@@ -157,6 +160,33 @@ def describe(net: Network, image: Size) -> Description:
     return Description(net.title, tuple(image), tuple(parts), net.multiscale, idle)
 
 
+def html_description(net: Network) -> str:
+    """A table of the parts of a network, for notebooks; its plain text where it cannot be walked through without images."""
+    size = model_entry(net.name).image_size if net.name else 32
+    try:
+        described = describe(net, (net.in_channels or 3, size, size))
+    except Exception:  # a notebook shows something whatever a network of one's own does with maps of zeros
+        return f"<pre>{escape(str(net))}</pre>"
+    rows = []
+    for part in described.parts:
+        layers = " → ".join(part.layers[:6]) + (" …" if len(part.layers) > 6 else "")
+        rows.append((part.name, part.kind, layers, "×".join(map(str, part.output)), f"{part.parameters:,}", part.note))
+    title = f"{net.title}: {described.parameters:,} parameters, images of {'×'.join(map(str, described.image))}"
+    return html_table(title, rows, ("part", "kind", "layers", "output", "parameters", ""))
+
+
+@torch.no_grad()
+def block_shapes(net: Network, image: Size) -> list[Size]:
+    """The shape of the state after each block, (channels, height, width), for an image of that shape; nothing is computed."""
+    shadow, shapes = _shadow(net).eval(), []
+    h = torch.zeros(1, *image)
+    with FlopCount(shapes_only=True):
+        for name, module in _places(shadow):
+            h = h if isinstance(module, ODEBlock) else module(h)  # an ODE block keeps the shape of its input
+            shapes += [tuple(h.shape[1:])] if name.startswith("block") else []
+    return shapes
+
+
 def _places(net: Network, prefix: str = "") -> list[tuple[str, nn.Module]]:
     """Names and modules in the order of the walk, all but the head. A decoder's walk begins with that of its encoder."""
     places = _places(net.stem.network, "encoder ") if isinstance(net.stem, Encoder) else [(f"{prefix}stem", net.stem)]
@@ -172,6 +202,11 @@ def layers(module: nn.Module) -> list[str]:
     """The names of what a module does, in order. A new kind of block registers its own: `@layers.register`."""
     children = list(module.children())
     return [name for child in children for name in layers(child)] if children else [type(module).__name__]
+
+
+@layers.register
+def _(module: NoClassifier) -> list[str]:
+    return []
 
 
 @layers.register

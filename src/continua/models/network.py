@@ -12,6 +12,7 @@ from continua.blocks import ODEBlock, Period
 from continua.errors import ConfigError
 from continua.files import Json
 from continua.filters import Filter
+from continua.models.classifier import Classifier, find_classifier, replace_classifier, what_the_classifier_reads
 from continua.models.config import ClassifierConfig, ModelConfig
 from continua.ode import SolverConfig, Stats, broadcast_time
 
@@ -44,6 +45,61 @@ class Network(nn.Module):
         return self.options.in_channels if isinstance(self.options, ClassifierConfig) else None
 
     @property
+    def num_classes(self) -> int:
+        """Length of the logits; 0 where there are none: `forward` then gives pooled features, or whatever else the head makes."""
+        place = find_classifier(self)
+        return place[1].out_features if place is not None and isinstance(place[1], nn.Linear) else 0
+
+    @property
+    def num_features(self) -> int:
+        """Channels of what `forward_features` gives."""
+        return self.feature_info[-1]["num_chs"]
+
+    @property
+    def head_hidden_size(self) -> int:
+        """Length of what the classifier reads: of `forward_head(h, pre_logits=True)`, and of the output for `num_classes=0`."""
+        place = find_classifier(self)
+        return self.num_features if place is None else place[1].in_features
+
+    @property
+    def feature_info(self) -> list[dict[str, Any]]:
+        """Of the state after each block: its channels (`num_chs`), how many times smaller than the image it is, and the block's name."""
+        from continua.models.describe import block_shapes
+
+        size = 128  # far larger than borders without padding, so that they do not count
+        shapes = block_shapes(self, (self.in_channels or 3, size, size))
+        return [
+            {"num_chs": shape[0], "reduction": max(1, round(size / shape[-1])), "module": f"blocks.{index}"}
+            for index, shape in enumerate(shapes)
+        ]
+
+    def get_classifier(self) -> Classifier:
+        """The linear layer that makes logits; for `num_classes=0`, what stands in its place."""
+        place = find_classifier(self)
+        if place is None:
+            raise ConfigError(f"the head of {self.title} has no linear layer, so {self.title} has no classifier")
+        return place[1]
+
+    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
+        """Replace the classifier by a new one, with weights of the family's own initialisation; 0 leaves it out.
+
+        Args:
+            num_classes: Length of the logits. The configuration follows, so the network is saved and loaded like any other.
+            global_pool: Only None. Pooling belongs to the head; `forward_features` gives what is not pooled.
+        """
+        if global_pool is not None:
+            raise ConfigError(
+                f"global_pool={global_pool!r}; the heads of Continua pool in their own way: leave it out, and take "
+                "forward_features(images) for maps that are not pooled"
+            )
+        self.start_classifier(replace_classifier(self, num_classes))
+        if isinstance(self.options, ClassifierConfig):
+            self.options = self.options.vary(num_classes=num_classes)
+
+    def start_classifier(self, layer: nn.Module) -> None:
+        """Initialise a new classifier as this family does; PyTorch's own initialisation unless a family says otherwise."""
+
+    @property
     def title(self) -> str:
         """What messages call it: its name, or that of its class."""
         return self.name or type(self).__name__
@@ -63,12 +119,15 @@ class Network(nn.Module):
         self._walk(images, len(self.blocks), t1, input_scale, states)
         return states
 
-    def forward_head(self, h: "Tensor | Sequence[Tensor]") -> Tensor:
-        """Logits from the state after the last block; a multiscale network needs those after every block, `forward_scales(images)`."""
+    def forward_head(self, h: "Tensor | Sequence[Tensor]", pre_logits: bool = False) -> Tensor:
+        """Logits from the state after the last block; a multiscale network needs those after every block, `forward_scales(images)`.
+
+        With `pre_logits`, what the classifier would read: pooled features, (batch, `head_hidden_size`).
+        """
         if self.multiscale == isinstance(h, Tensor):
             wanted = "the states after all blocks, forward_scales(images)" if self.multiscale else "the state after the last block"
             raise ConfigError(f"the head of {self.title} reads {wanted}")
-        return self.head(h)
+        return what_the_classifier_reads(self, h) if pre_logits else self.head(h)
 
     def forward_intermediates(
         self,
@@ -94,7 +153,7 @@ class Network(nn.Module):
                 f"forward_intermediates(norm={norm!r}, output_fmt={output_fmt!r}): {self.title} has no norm of its own between blocks, and "
                 "its states are (batch, channels, height, width); leave out both"
             )
-        chosen = self._indices(indices)
+        chosen = self.block_indices(indices)
         states: list[Tensor] = []
         last = self._walk(x, max(chosen, default=-1) + 1 if stop_early else len(self.blocks), None, None, states)
         intermediates = [states[index] for index in chosen]
@@ -146,6 +205,12 @@ class Network(nn.Module):
         if self.options is not None:  # else it was not made from a configuration
             twin.options = self.options.with_solver(twin.solver)
         return twin
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what the network is made of, part by part."""
+        from continua.models.describe import html_description
+
+        return html_description(self)
 
     def save_pretrained(self, folder: "str | Path") -> None:
         """Write weights (safetensors) and configuration (JSON), for `from_pretrained`."""
@@ -201,7 +266,7 @@ class Network(nn.Module):
                 raise ConfigError(f"t1 names block {index}, which has no time: {type(self.blocks[index]).__name__}")
         return end
 
-    def _indices(self, indices: "int | Sequence[int] | None") -> list[int]:
+    def block_indices(self, indices: "int | Sequence[int] | None") -> list[int]:
         """Blocks by index, as timm reads them: a number is the last so many, in order of the walk."""
         count = len(self.blocks)
         if indices is None:

@@ -17,9 +17,11 @@ import torch
 
 from continua.errors import ConfigError, ContinuaError
 from continua.files import Json, make_folder, write_synced
+from continua.models.classifier import find_classifier
 from continua.models.config import Options
 from continua.models.network import Network
-from continua.models.registry import buildable, create_model, model_entry
+from continua.models.rebuilding import options_that_rebuild
+from continua.models.registry import build_model, buildable, model_entry
 from continua.models.weights_file import SUM, packed, sum_of, unpacked
 from continua.ode import upgrade_solver_options
 from continua.reading import UnreadableFile, read_json_object
@@ -37,19 +39,21 @@ SHARED_IN_0_1 = {
 }
 DECODER_KEYS_IN_0_1 = {"encoder.": "stem.network.", "squeeze.": "transitions.0.conv.", "norm.": "head.norm.", "to_image.": "head.conv."}
 Value = TypeVar("Value")
+Tensors = dict[str, torch.Tensor]
 
 
 def save_pretrained(net: Network, folder: "str | Path") -> None:
-    """Write the network's weights and configuration; each file appears whole or not at all."""
-    if not net.name:
-        raise ConfigError(f"{type(net).__name__} was not made by create_model, so it cannot be rebuilt by name; register it first")
-    try:
-        data = packed(net.state_dict(), net.name)
-        text = json.dumps({**net.config, "format": FORMAT, SUM: sum_of(data)}, indent=2, ensure_ascii=False)
-    except TypeError as error:
-        raise ConfigError(
-            f"the options of {net.name} cannot be written as JSON ({error}); use names instead of objects (method='rk4')"
-        ) from None
+    """Write the network's weights and configuration; each file appears whole or not at all.
+
+    Raises:
+        ConfigError: Something in the network would not come back: a layer that was put in by hand, a gradient of one's own. It is named.
+    """
+    options = options_that_rebuild(net)
+    config = {"model": net.name, "options": {} if options is None else options.plain(), "format": FORMAT}
+    if (place := _no_plain_data(config["options"])) is not None:
+        raise ConfigError(f"{net.name} cannot be saved: {place} is an object of your own, and a file holds names and numbers only")
+    data = packed(net.state_dict(), net.name)
+    text = json.dumps({**config, SUM: sum_of(data)}, indent=2, ensure_ascii=False)
     folder = Path(folder)
     make_folder(folder)
     write_synced(folder / WEIGHTS_FILE, data)
@@ -57,14 +61,38 @@ def save_pretrained(net: Network, folder: "str | Path") -> None:
 
 
 def from_pretrained(folder: "str | Path", **options: object) -> Network:
-    """The network saved in a folder, in evaluation mode; `options` override saved ones (solver=dict(rtol=1e-4, atol=1e-4))."""
+    """The network saved in a folder, in evaluation mode.
+
+    Args:
+        folder: Written by `save_pretrained`.
+        options: Override saved ones: `solver=dict(rtol=1e-4, atol=1e-4)`; `num_classes=4` for a new classifier, as fresh as before
+            training, on top of weights that are all loaded; `num_classes=0` for the features before it.
+    """
     folder = Path(folder)
+    name, saved = read_options(folder)
+    with buildable(name, folder / CONFIG_FILE):
+        net = build_model(name, {**saved, **options})
+    config = _read_config(folder)
+    tensors = upgrade_weights(config, unpacked(folder / WEIGHTS_FILE, config.get(SUM)))
+    expected = net.state_dict()
+    if options.get("num_classes", saved.get("num_classes")) != saved.get("num_classes"):
+        fresh, tensors = _keep_classifier_apart(net, expected, tensors)
+        _check_same(fresh, tensors, folder / WEIGHTS_FILE)
+    else:
+        _check_same(expected, tensors, folder / WEIGHTS_FILE)
+    net.load_state_dict(tensors, strict=False)  # compared above
+    return net.eval()
+
+
+def read_options(folder: Path) -> tuple[str, Json]:
+    """The model and its options of a folder that `save_pretrained` wrote."""
     for name in (CONFIG_FILE, WEIGHTS_FILE):
         if not (folder / name).is_file():
             raise ConfigError(f"{folder} has no {name}; expected a folder written by save_pretrained")
     try:
-        config = read_json_object(folder / CONFIG_FILE, advice="this is not a model configuration; save the model again")
-        name, saved = upgrade_config(config)
+        config = _read_config(folder)
+        _check_registered(str(config.get("model", "reconstruction")))
+        return upgrade_config(config)
     except UnreadableFile:
         raise
     except ContinuaError as error:
@@ -73,15 +101,46 @@ def from_pretrained(folder: "str | Path", **options: object) -> Network:
         raise ConfigError(
             f"{folder / CONFIG_FILE} is not a model configuration ({type(error).__name__}: {error}); save the model again"
         ) from None
-    with buildable(name, folder / CONFIG_FILE):
-        net = create_model(name, **{**saved, **options})
-    tensors = upgrade_weights(config, unpacked(folder / WEIGHTS_FILE, config.get(SUM)))
-    _check_same(net.state_dict(), tensors, folder / WEIGHTS_FILE)
-    net.load_state_dict(tensors)
-    return net.eval()
 
 
-def _check_same(expected: dict[str, torch.Tensor], stored: dict[str, torch.Tensor], path: Path) -> None:
+def _read_config(folder: Path) -> Json:
+    return read_json_object(folder / CONFIG_FILE, advice="this is not a model configuration; save the model again")
+
+
+def _no_plain_data(value: object, place: str = "") -> str | None:
+    """Where in the options something is that JSON does not hold, as `solver.gradient (MyGradient)`; None if nowhere."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return None
+    if isinstance(value, Mapping):
+        items = [(f"{place}.{name}" if place else str(name), item) for name, item in value.items()]
+    elif isinstance(value, list | tuple):
+        items = [(f"{place}[{index}]", item) for index, item in enumerate(value)]
+    else:
+        return f"{place} ({type(value).__name__})"
+    return next((where for name, item in items if (where := _no_plain_data(item, name)) is not None), None)
+
+
+def _check_registered(name: str) -> None:
+    try:
+        model_entry(name)
+    except ConfigError as error:
+        raise ConfigError(f"{error}. Is it a model of your own? Then import the module that registers it first") from None
+
+
+def _keep_classifier_apart(net: Network, expected: Tensors, stored: Tensors) -> tuple[Tensors, Tensors]:
+    """The tensors that a network with a new classifier should load and those that are there, both without the classifier's."""
+    place = find_classifier(net)
+    if place is None:
+        return expected, stored
+    theirs = (f"{place[0]}.weight", f"{place[0]}.bias")
+
+    def others(tensors: Tensors) -> Tensors:
+        return {key: value for key, value in tensors.items() if key not in theirs}
+
+    return others(expected), others(stored)
+
+
+def _check_same(expected: Tensors, stored: Tensors, path: Path) -> None:
     missing, surplus = sorted(expected.keys() - stored.keys()), sorted(stored.keys() - expected.keys())
     if missing or surplus:
         raise ConfigError(

@@ -1,21 +1,23 @@
 """Models by name: register, create, list; and their options as typed configurations and as plain data."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar, overload
 
 from continua.errors import ConfigError, ContinuaError, unknown_name
 from continua.files import Json
 from continua.models.bounded import BoundedBuilding
 from continua.models.config import ModelConfig, Options, check_types, option_types, type_words
-from continua.models.network import Network
+from continua.models.extractor import FeatureExtractor
+from continua.models.network import Network, label_filters
 
 Builder = TypeVar("Builder", bound=Callable[..., Network])
 Spelled = Callable[[str], "tuple[str, Json] | None"]
 Task = Literal["classify", "reconstruct"]
+Levels = int | Sequence[int] | None
 
 
 @dataclass(frozen=True)
@@ -103,13 +105,55 @@ def model_entry(name: str) -> ModelEntry:
     return _ENTRIES[name]
 
 
-def list_models(pattern: str = "*", task: Task | None = None) -> list[str]:
-    """Names of the registered models that match a pattern such as "dcn*"; of one task, where it is given."""
+def list_models(pattern: str = "*", task: Task | None = None, pretrained: bool = False) -> list[str]:
+    """Names of the registered models that match a pattern such as "dcn*"; of one task, where it is given.
+
+    With `pretrained`, names of the trained networks that come with the package, MODEL.TAG, for `create_model(name, pretrained=True)`.
+    """
+    if pretrained:
+        from continua.models.kept import model_cards
+
+        return [name for name, card in model_cards().items() if fnmatchcase(name, pattern) and task in (None, model_entry(card.model).task)]
     return [name for name, entry in _ENTRIES.items() if fnmatchcase(name, pattern) and task in (None, entry.task)]
 
 
-def create_model(name: str, **options: object) -> Network:
-    """Build a registered model. `net.config` holds its name and every option, and builds the same model again."""
+@overload
+def create_model(
+    name: str, pretrained: bool = ..., *, features_only: Literal[False] = ..., out_indices: None = ..., **options: Any
+) -> Network: ...
+@overload
+def create_model(
+    name: str, pretrained: bool = ..., *, features_only: Literal[True], out_indices: Levels = ..., **options: Any
+) -> FeatureExtractor: ...
+def create_model(
+    name: str, pretrained: bool = False, *, features_only: bool = False, out_indices: Levels = None, **options: Any
+) -> "Network | FeatureExtractor":
+    """Build a registered model. `net.config` holds its name and every option, and builds the same model again.
+
+    Args:
+        name: A name that `list_models()` shows, or one spelled as in a paper; MODEL.TAG for the options of a trained network.
+        pretrained: Load trained weights that come with the package; `list_models(pretrained=True)` shows which there are, and
+            `model_card(name)` what they were trained on. Options may be changed: `num_classes=4` makes a new classifier.
+        features_only: Give a network that ends in a list of maps, the states after its blocks, with `feature_info` about them.
+        out_indices: Which blocks those are, by index, or the last so many; default all. Only with `features_only`.
+        options: Those of the model's configuration; `continua models --options NAME` lists them. `num_classes=0`: pooled features.
+
+    Raises:
+        ConfigError: A name, an option or a value that does not exist; the message says which exist.
+    """
+    if out_indices is not None and not features_only:
+        raise ConfigError(f"out_indices={out_indices!r} chooses maps of features_only=True; give both, or use net.forward_intermediates")
+    if pretrained or "." in name:
+        from continua.models.kept import kept_options, load_kept, model_card
+
+        net = load_kept(name, **options) if pretrained else build_model(model_card(name).model, {**kept_options(name), **options})
+    else:
+        net = build_model(name, options)
+    return FeatureExtractor(net, out_indices) if features_only else net
+
+
+def build_model(name: str, options: Options) -> Network:
+    """The network of a name and options, with weights as they are before training."""
     entry, config = model_entry(name), model_config(name, **options)
     try:
         with BoundedBuilding(entry.name):
@@ -119,6 +163,7 @@ def create_model(name: str, **options: object) -> Network:
             raise
         raise ConfigError(_wrong_inner_option(entry, options, str(error))) from error
     net.name, net.options = entry.name, config
+    label_filters(net)
     return net
 
 

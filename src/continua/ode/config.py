@@ -47,7 +47,8 @@ class SolverConfig:
     ) -> None:
         if unknown:
             refuse_unknown(SolverConfig, "solver option", unknown)
-        method = build(Implicit, "option of an implicit method:", method) if isinstance(method, Mapping) else method
+        if isinstance(method, Mapping):  # of a file: the numbers of a tableau, or an implicit method
+            method = find_method(method) if "b" in method else build(Implicit, "option of an implicit method:", method)
         values = dict(method=method, control=StepControl.of(control), gradient=find_gradient(gradient))
         values |= dict(
             rtol=_tolerance("rtol", rtol), atol=_tolerance("atol", atol), steps=steps, on_failure=on_failure, record_steps=record_steps
@@ -71,7 +72,7 @@ class SolverConfig:
     def plain(self) -> Plain:
         """The keywords that differ from the defaults, as JSON or YAML would hold them; `SolverConfig.of` reads them again.
 
-        A tableau or a gradient of your own has no name there, and stays the object it is.
+        A tableau of your own is written as its numbers; a gradient of your own stays the object it is.
         """
         default = SolverConfig()
         values = {field.name: getattr(self, field.name) for field in fields(self)}

@@ -33,6 +33,16 @@ def refuse_unknown(cls: type, what: str, names: "Mapping[str, object]", more: tu
             raise unknown_name(what, name, known)
 
 
+def no_end_time(t0: object) -> ConfigError:
+    """The error for a solve without an end time: the times of torchdiffeq's `odeint(f, y0, t)`, most likely."""
+    if getattr(t0, "ndim", 0) == 1 or isinstance(t0, list | tuple):
+        return ConfigError(
+            "solve(f, y0, t0, t1) takes a start and an end, and got one list of times, as torchdiffeq's odeint does: write "
+            "solve(f, y0, t[0], t[-1], save_at=t).ys"
+        )
+    return ConfigError(f"solve(f, y0, t0, t1) needs an end time t1; got t0={t0!r} alone")
+
+
 def is_whole(value: object) -> bool:
     """Whether this is a whole number of at least 1; True and False are numbers to Python only."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1

@@ -96,8 +96,9 @@ class Rate:
     def _checked(self, out: object, y: State) -> State:
         parts = (out,) if self.single else out
         if not are_tensors(parts) or len(parts) != len(y):
+            state = y[0] if self.single else y
             expected = "one tensor" if self.single else f"a tuple of {len(y)} tensors"
-            raise ConfigError(f"f(t, y) returned {_describe(out)}; expected {expected}, shaped like the state {_describe(y)}")
+            raise ConfigError(f"f(t, y) returned {_describe(out)}; expected {expected}, shaped like y0, which is {_describe(state)}")
         checked = []
         for part, like in zip(parts, y, strict=True):
             if part.shape != like.shape:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from continua.errors import ConfigError, SolverError
+from continua.showing import Shown
 
 if TYPE_CHECKING:
     from continua.ode.dense import DenseOutput
@@ -52,8 +53,8 @@ ADVICE = {
 }
 
 
-@dataclass
-class StepLog:
+@dataclass(repr=False)
+class StepLog(Shown):
     """Every tried step, in order; `sample` names the sample of each entry under per-sample control."""
 
     t: Tensor
@@ -63,8 +64,8 @@ class StepLog:
     sample: Tensor | None = None
 
 
-@dataclass
-class Stats:
+@dataclass(repr=False)
+class Stats(Shown):
     """What a solve cost. Tensors of shape (batch,) under per-sample control, else numbers.
 
     `nfe` counts evaluations of f in the forward pass, `nfe_backward` those in the backward pass (filled in after it); `error` of a
@@ -102,8 +103,8 @@ class EventLog:
     sample: Tensor | None = None
 
 
-@dataclass
-class Solution:
+@dataclass(repr=False)
+class Solution(Shown):
     """The result of `solve`. `y1` and `ys` have the form of `y0` (a tensor or a tuple); `ys` is (time, batch, ...).
 
     `status` has an entry per sample; it is empty inside a compiled or exported solve, which cannot check its states.
@@ -126,6 +127,13 @@ class Solution:
     def success(self) -> bool:
         """Whether every sample reached its end time, or an event that stopped it."""
         return all(status in (Status.SUCCESS, Status.STOPPED) for status in self.status)
+
+    def shown(self) -> dict[str, object]:
+        """What a prompt shows: states, how it ended, what it cost."""
+        ended = {status.name: self.status.count(status) for status in dict.fromkeys(self.status)}
+        cost = {name: getattr(self.stats, name) for name in ("nfe", "accepted", "rejected")}
+        states = {name: value for name in ("y1", "ys", "ts") if (value := getattr(self, name)) is not None}
+        return {**states, "status": ended, **cost}
 
     def interpolate(self, t: "float | Sequence[float] | Tensor") -> "Tensor | State":
         """The state at time t inside the interval, by the method's interpolant. Needs `dense=True`.

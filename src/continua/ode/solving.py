@@ -20,7 +20,7 @@ from continua.ode.gradients import Gradient
 from continua.ode.implicit import Implicit, ImplicitStepper
 from continua.ode.integration import BatchSteps, Integration
 from continua.ode.moving import attach_end, attach_saved, attach_start, moves, with_graph
-from continua.ode.plain import Options, refuse_unknown
+from continua.ode.plain import Options, no_end_time, refuse_unknown
 from continua.ode.rate import Field, Rate, RelativeTime, parameters_of, time_dtype
 from continua.ode.sample import SampleCounts, SampleSteps
 from continua.ode.solution import Solution, State, Stats, Status, Time
@@ -34,7 +34,7 @@ def solve(
     f: Field,
     y0: "Tensor | tuple[Tensor, ...]",
     t0: "float | Tensor",
-    t1: "float | Tensor",
+    t1: "float | Tensor | None" = None,
     *,
     method: "str | Tableau | Implicit | Options" = "dopri5",
     rtol: "Tolerance | Sequence[float]" = 1e-3,
@@ -55,7 +55,7 @@ def solve(
     Args:
         f: a module or callable f(t, y) -> rate of change, shaped like y. t is a 0-d tensor when all samples share it, else (batch,).
         y0: a tensor, or a tuple of tensors for a coupled system; batch first.
-        t0, t1: start and end; t1 < t0 integrates backwards. A (batch,) tensor gives each sample its own interval.
+        t0, t1: start and end, both needed; t1 < t0 integrates backwards. A (batch,) tensor gives each sample its own interval.
         method: a name (euler, midpoint, heun, ralston, rk4, rk38, bosh3, fehlberg45, dopri5, tsit5, dopri8; implicit: gauss2, gauss4,
             radau3, radau5), a `Tableau`, or an `Implicit` method with the options of its iteration.
         rtol, atol: a step is accepted when the RMS of error / (atol + rtol max(|y|)) is at most 1. Numbers; or tensors that broadcast
@@ -74,6 +74,8 @@ def solve(
     """
     if unknown:
         refuse_unknown(SolverConfig, "solver option", unknown, more=("save_at", "dense", "params", "event"))
+    if t1 is None:
+        raise no_end_time(t0)
     config = SolverConfig(method, rtol, atol, steps, control, gradient, on_failure, record_steps)
     return solve_with(config, f, y0, t0, t1, save_at=save_at, dense=dense, params=params, event=event)
 

@@ -7,8 +7,8 @@ A Runge–Kutta step of size h evaluates stages and combines them,
 where b_error = b − b̂ is the difference to an embedded method of lower order.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from math import sqrt
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from continua.errors import ConfigError, unknown_name
 from continua.ode.order import MAX_ORDER, achieved_order, continuous_extension
+from continua.ode.plain import Options, Plain, build
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,19 +120,28 @@ class Tableau:
         error = None if self.b_error is None else (*self.b_error, 0.0)
         return replace(self, a=[*widen, b], b=b, c=(*self.c, 1.0), b_error=error, dense=None)
 
+    def plain(self) -> Plain:
+        """Its numbers as JSON or YAML would hold them; `Tableau(**numbers)` is the same method again."""
+        numbers = {item.name: getattr(self, item.name) for item in fields(self) if getattr(self, item.name) is not None}
+        return {name: np.array(value).tolist() if isinstance(value, Sequence) else value for name, value in numbers.items()} | {
+            "name": self.name
+        }
 
-def find_method(name: "str | Tableau") -> Tableau:
-    """The tableau of that name; a `Tableau` is passed through."""
+
+def find_method(name: "str | Tableau | Options") -> Tableau:
+    """The tableau of that name or of those numbers, as `Tableau.plain` writes them; a `Tableau` is passed through."""
     if isinstance(name, Tableau):
         return name
+    if isinstance(name, Mapping):
+        return build(Tableau, "entry of a tableau:", name)
     if name not in METHODS:
         raise unknown_name("method", name, METHODS, see=f"known: {', '.join(METHODS)} (a Tableau of your own works too)")
     return METHODS[name]
 
 
-def name_of(method: "str | Tableau") -> "str | Tableau":
-    """The name of a method that has one; a tableau of your own stays itself."""
-    return next((name for name, tableau in METHODS.items() if method is tableau), method)
+def name_of(method: "str | Tableau") -> "str | Plain":
+    """The name of a method that has one; the numbers of a tableau of your own."""
+    return method if isinstance(method, str) else next((name for name, known in METHODS.items() if method is known), method.plain())
 
 
 EULER = Tableau(a=[[]], b=[1], c=[0], order=1, name="euler")

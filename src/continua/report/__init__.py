@@ -2,7 +2,7 @@
 
 from continua.files import write_text, written_whole
 from continua.report.draw import PALETTE, colour, contact_sheet, draw_figure
-from continua.report.html import plotly_figure, write_html
+from continua.report.html import notebook_html, plotly_figure, write_html
 from continua.report.page import Axis, Cell, Column, Figure, Link, Look, Maps, Page, Part, PlusMinus, Series, Table, cell_text, overlaid
 from continua.report.plain import from_plain, to_plain
 from continua.report.results import EARLIER, VERSION, Claim, Entry, Printed, RunOfEntry, Verdict, entry_environment, read_entry
@@ -37,6 +37,7 @@ __all__ = [
     "entry_environment",
     "from_plain",
     "markdown",
+    "notebook_html",
     "overlaid",
     "page_from",
     "page_json",

@@ -37,6 +37,19 @@ def write_html(page: Page, target: Path) -> Path:
     return target
 
 
+def notebook_html(page: Page, folder: Path) -> str:
+    """The sentences and tables of a page for a notebook, and those of its pictures that are in the folder."""
+    made = [f"<b>{escape(page.title)}</b>"]
+    for part in page.parts:
+        if isinstance(part, str):
+            made.append(f"<p>{escape(part)}</p>")
+        elif isinstance(part, Table):
+            made.append(_table(part))
+        elif (picture := folder / f"{part.name}.png").is_file():
+            made.append(f'<img alt="{escape(part.title)}" src="data:image/png;base64,{base64.b64encode(picture.read_bytes()).decode()}">')
+    return "".join([*made, *(notebook_html(section, folder) for section in page.sections)])
+
+
 def _page(page: Page, level: int, numbers: "count[int]") -> str:
     head = f"h{min(level, 4)}"
     parts = "\n".join(_part(part, numbers) for part in page.parts)

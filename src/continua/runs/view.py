@@ -17,6 +17,7 @@ from continua.models import CONFIG_FILE, WEIGHTS_FILE, Network, Reconstructor, f
 from continua.reading import read_json_object
 from continua.runs.folder import Run, chosen_device
 from continua.runs.recipe import Recipe
+from continua.showing import Shown
 
 
 class Images:
@@ -85,7 +86,7 @@ def drawn(split: Split, limit: int | None) -> Split:
 # --- the run -----------------------------------------------------------------------------------------------------------
 
 
-class RunView:
+class RunView(Shown):
     """One run, finished or not, from the files in its folder; each is read when it is first wanted, and only once."""
 
     def __init__(self, folder: "str | Path", *, device: str = "auto", data_dir: "str | Path | None" = None) -> None:
@@ -97,6 +98,16 @@ class RunView:
     @property
     def name(self) -> str:
         return self.folder.resolve().name
+
+    def shown(self) -> dict[str, object]:
+        """What a prompt shows: model, data, how far it is and what came out."""
+        recipe, done = self.recipe, self.epochs
+        images = f"{recipe.data}, {recipe.per_class} per class" if recipe.per_class else recipe.data
+        known: dict[str, object] = {"run": self.name, "model": recipe.model, "data": images, "seed": recipe.seed}
+        known["epochs"] = f"{len(done)} of {recipe.epochs}"
+        if self.result is not None:
+            known |= {name: value for name, value in self.result.items() if name in ("parameters", "test_accuracy", "test_loss", "seconds")}
+        return known
 
     @cached_property
     def device(self) -> str:

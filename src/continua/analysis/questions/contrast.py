@@ -23,6 +23,7 @@ from continua.models import Network
 from continua.options import option
 from continua.report import Axis, Column, Figure, Look, Page, Part, Series, Table
 from continua.runs import Batches
+from continua.showing import Shown
 
 MODES = {
     "naive": "images × c",
@@ -32,8 +33,8 @@ MODES = {
 }
 
 
-@dataclass(frozen=True)
-class Curve:
+@dataclass(frozen=True, repr=False)
+class Curve(Shown):
     """One mode: accuracy (a fraction), evaluations of f per block, and images whose solve failed, for each contrast."""
 
     mode: str
@@ -42,8 +43,8 @@ class Curve:
     failed: list[int]
 
 
-@dataclass(frozen=True)
-class Contrast:
+@dataclass(frozen=True, repr=False)
+class Contrast(Shown):
     """The answer of `contrast`; `plain` is the network on the images as they are."""
 
     contrasts: list[float]

@@ -19,6 +19,7 @@ from continua.models import Network
 from continua.options import option
 from continua.report import Axis, Column, Figure, Look, Page, Series, Table
 from continua.runs import Batches, Images
+from continua.showing import Shown
 
 Pool = Literal["head", "plain"]
 Made = tuple[Callable[[], np.ndarray], np.ndarray]  # how the features of a batch are made, and its labels
@@ -34,8 +35,8 @@ class PoolingHead(Protocol):
     def pool(self, h: Tensor) -> Tensor: ...
 
 
-@dataclass(frozen=True, eq=False)
-class Features:
+@dataclass(frozen=True, eq=False, repr=False)
+class Features(Shown):
     """Pooled features `values` (points, images, width) at `points`: times, or places of blocks spread evenly over [0, 1] (their Fig. 2).
 
     `labels` are those that came with the images, −1 where none did. `timed`: whether `points` are times.
@@ -234,8 +235,8 @@ def _fingerprint(model: Network, block: int | None, grid: list[float] | None, po
 # --- the command --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Described:
+@dataclass(frozen=True, repr=False)
+class Described(Shown):
     """What is said of features in a table: one number per point. The features themselves are in `file`."""
 
     file: str

@@ -15,10 +15,11 @@ from continua.models import Network
 from continua.options import option
 from continua.report import Axis, Column, Figure, Maps, Page, Series, Table
 from continua.runs import Batches
+from continua.showing import Shown
 
 
-@dataclass(frozen=True)
-class Difference:
+@dataclass(frozen=True, repr=False)
+class Difference(Shown):
     """D(t) = Σ|h_intact(t) − h_masked(t)| / A over all features of a block, mean and standard deviation over images.
 
     A is the amplitude Σ|h_intact| at the same t (`mean`, `std`); with A at the start (`fixed_mean`) growth of h itself does not count.
@@ -40,8 +41,8 @@ class Difference:
     images: int
 
 
-@dataclass(frozen=True)
-class Example:
+@dataclass(frozen=True, repr=False)
+class Example(Shown):
     """Maps of one channel for one image at each of `times`: rows intact, masked, absolute difference."""
 
     image: int
@@ -50,8 +51,8 @@ class Example:
     maps: np.ndarray
 
 
-@dataclass(frozen=True)
-class PatternCompletion:
+@dataclass(frozen=True, repr=False)
+class PatternCompletion(Shown):
     """The answer of `pattern_completion`. `accuracies` (fractions) and `failed` are for the masks of `sizes` pixels a side."""
 
     images: int

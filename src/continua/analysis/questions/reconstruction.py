@@ -13,10 +13,11 @@ from continua.models import Reconstructor
 from continua.options import option
 from continua.report import Axis, Figure, Maps, Page, Series
 from continua.runs import Batches
+from continua.showing import Shown
 
 
-@dataclass(frozen=True)
-class Reconstruction:
+@dataclass(frozen=True, repr=False)
+class Reconstruction(Shown):
     """Mean squared error per pixel, over all images and of each; the first of them beside their reconstructions, (image, channel, y, x)."""
 
     images: int

@@ -14,10 +14,11 @@ from continua.filters import Evolved, Filter, NJet, ScheduledNJet
 from continua.models import Network
 from continua.options import option
 from continua.report import Axis, Column, Figure, Page, Part, Series, Table
+from continua.showing import Shown
 
 
-@dataclass(frozen=True)
-class LayerScale:
+@dataclass(frozen=True, repr=False)
+class LayerScale(Shown):
     """σ of one layer in pixels: one value, one per channel or one per pair of channels; along `times` where it follows t."""
 
     name: str
@@ -31,8 +32,8 @@ class LayerScale:
         return float(np.median(self.sigma))
 
 
-@dataclass(frozen=True)
-class Distribution:
+@dataclass(frozen=True, repr=False)
+class Distribution(Shown):
     """Many σ and the log-normal that fits them best (maximum likelihood): ln σ ~ N(log_mean, log_std²).
 
     `distance` is that of Kolmogorov and Smirnov between the two; `log_skewness` is the skewness of ln σ, 0 for a log-normal.
@@ -51,8 +52,8 @@ class Distribution:
     density: np.ndarray
 
 
-@dataclass(frozen=True)
-class Scales:
+@dataclass(frozen=True, repr=False)
+class Scales(Shown):
     """The answer of `scales`: layers in the order of depth, and a distribution for each block that has more than a few σ."""
 
     layers: list[LayerScale]

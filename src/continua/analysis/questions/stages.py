@@ -19,10 +19,11 @@ from continua.models import Network, familiar_method
 from continua.options import option
 from continua.report import Axis, Column, Figure, Maps, Page, Part, Series, Table
 from continua.runs import Batches
+from continua.showing import Shown
 
 
-@dataclass(frozen=True)
-class TimeStep:
+@dataclass(frozen=True, repr=False)
+class TimeStep(Shown):
     """One time-step, means over images; norms are root mean squares over channels and pixels. Lists have one entry per stage.
 
     `dependence` is how strongly stage i (row) reads y_n (column 0) and stage j (column j), as the norm of γ·W. `accuracy_without` is the
@@ -46,8 +47,8 @@ class TimeStep:
         return f"period {self.period + 1}, step {self.step + 1}"
 
 
-@dataclass(frozen=True)
-class Stages:
+@dataclass(frozen=True, repr=False)
+class Stages(Shown):
     """The answer of `stages`."""
 
     name: str

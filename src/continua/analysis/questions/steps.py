@@ -17,12 +17,13 @@ from continua.models import Network
 from continua.options import option
 from continua.report import Axis, Column, Figure, Maps, Page, Part, PlusMinus, Series, Table
 from continua.runs import Batches, Images
+from continua.showing import Shown
 
 BATCH = 64  # images under way together: many enough for the convolutions, few enough for the processor's cache
 
 
-@dataclass(frozen=True, eq=False)
-class Steps:
+@dataclass(frozen=True, eq=False, repr=False)
+class Steps(Shown):
     """What each image cost: arrays (images, blocks with time) of accepted and rejected steps and of evaluations of f.
 
     `margins`: logit of the predicted class minus the next. `field_calls`: how often f was called, for many images at a time. `most` and

@@ -15,14 +15,15 @@ from continua.ode import SolverConfig
 from continua.options import option
 from continua.report import Axis, Column, Figure, Page, Part, Series, Table
 from continua.runs import Batches
+from continua.showing import Shown
 
 COSTS = ("accuracy", "nfe", "seconds", "failed")  # of a setting, as measured
 TOLERANCES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 FIXED = ("rk4:1", "rk4:2", "rk4:4")
 
 
-@dataclass(frozen=True)
-class ToleranceSetting:
+@dataclass(frozen=True, repr=False)
+class ToleranceSetting(Shown):
     """One position of the dial: a tolerance, or a number of fixed `steps`.
 
     `nfe`: evaluations of f per block, mean over images. `same`: share of images whose predicted class is that of the first setting.
@@ -40,8 +41,8 @@ class ToleranceSetting:
     failed: int
 
 
-@dataclass(frozen=True)
-class Tolerance:
+@dataclass(frozen=True, repr=False)
+class Tolerance(Shown):
     """The answer of `tolerance`; `trained` names the network's own solver."""
 
     images: int

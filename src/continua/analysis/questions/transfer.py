@@ -12,14 +12,15 @@ from continua.analysis.svm import fit_linear_machines
 from continua.errors import ConfigError
 from continua.options import option
 from continua.report import Axis, Column, Figure, Page, PlusMinus, Series, Table
+from continua.showing import Shown
 
 CS = (0.01, 0.1, 1.0, 10.0, 100.0)
 Solver = Literal["together", "liblinear"]
 Fold = tuple[np.ndarray, np.ndarray]  # places of the images to train on, and to ask
 
 
-@dataclass(frozen=True)
-class Point:
+@dataclass(frozen=True, repr=False)
+class Point(Shown):
     """One grid search. `scores`: mean accuracy over the folds for each C, `spread` its standard deviation; `accuracy` is the best of them.
 
     `retrained`: accuracy on the whole set of the machine with the best C trained on the whole set, which is what the paper prints.
@@ -36,8 +37,8 @@ class Point:
     by_fold: list[float]
 
 
-@dataclass(frozen=True)
-class Transfer:
+@dataclass(frozen=True, repr=False)
+class Transfer(Shown):
     """The answer of `transfer`, one `Point` per time or block; `timed`: whether these are times."""
 
     data: str

@@ -16,6 +16,7 @@ from continua.filters import RDA, FilterConv2d, Grid
 from continua.models import Network
 from continua.options import option
 from continua.report import Axis, Figure, Maps, Page, Part, Series
+from continua.showing import Shown
 
 SYNTHETIC: dict[str, dict[str, float]] = {
     "diffusion": dict(tau=2.0),
@@ -26,8 +27,8 @@ SYNTHETIC: dict[str, dict[str, float]] = {
 """Fig. 3: what each part of the operator does to a unit Gaussian, per unit of time, in pixels."""
 
 
-@dataclass(frozen=True)
-class LayerPath:
+@dataclass(frozen=True, repr=False)
+class LayerPath(Shown):
     """One layer along t: `kernels` (kernel, time, rows, cols) are some of one output channel's; the curves are over the whole layer.
 
     `norm` is that of all its weights; `centre` (time, 2) the mean place (y, x) of w², in pixels from the middle of the kernel.
@@ -42,8 +43,8 @@ class LayerPath:
     centre: np.ndarray
 
 
-@dataclass(frozen=True)
-class Synthetic:
+@dataclass(frozen=True, repr=False)
+class Synthetic(Shown):
     """A unit Gaussian under one part of the operator: `images` (time, rows, cols)."""
 
     name: str
@@ -51,8 +52,8 @@ class Synthetic:
     images: np.ndarray
 
 
-@dataclass(frozen=True)
-class Weights:
+@dataclass(frozen=True, repr=False)
+class Weights(Shown):
     """The answer of `weights`: the layers in the order of depth, and the rows of Fig. 3."""
 
     layers: list[LayerPath]

@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from continua.blocks import Activation, ERKStep, IRKStep, Period, Style, group_norm
 from continua.filters import Filter, NJet, Pixel
+from continua.models.classifier import make_classifier
 from continua.models.config import Options
 from continua.models.network import Network
 from continua.models.registry import register_model, register_spelling
@@ -51,6 +52,9 @@ class RKNet(Network):
     def make_filter(self, inputs: int, outputs: int) -> Filter:
         """A filter of this network's kind."""
         return (Pixel if self.filters == "pixel" else NJet)(inputs, outputs, **self.filter_options)
+
+    def start_classifier(self, layer: nn.Module) -> None:
+        initialise(layer)
 
     def _period(self, shape: PeriodShape, config: RKConfig) -> Period:
         multiple = config.bottleneck_width or (1 if self.implicit else 4)
@@ -146,10 +150,14 @@ class LastHead(nn.Module):
     def __init__(self, channels: int, num_classes: int, style: Style) -> None:
         super().__init__()
         self.norm = NormAct(channels, style)
-        self.linear = nn.Linear(channels, num_classes)
+        self.linear = make_classifier(channels, num_classes)
+
+    def pre_logits(self, h: Tensor) -> Tensor:
+        """What the linear layer reads."""
+        return self.norm(h).mean((2, 3))
 
     def forward(self, h: Tensor) -> Tensor:
-        return self.linear(self.norm(h).mean((2, 3)))
+        return self.linear(self.pre_logits(h))
 
 
 class MultiscaleHead(nn.Module):
@@ -158,10 +166,14 @@ class MultiscaleHead(nn.Module):
     def __init__(self, channels: Sequence[int], num_classes: int, style: Style) -> None:
         super().__init__()
         self.norms = nn.ModuleList(NormAct(width, style) for width in channels)
-        self.linear = nn.Linear(sum(channels), num_classes)
+        self.linear = make_classifier(sum(channels), num_classes)
+
+    def pre_logits(self, states: Sequence[Tensor]) -> Tensor:
+        """What the linear layer reads."""
+        return torch.cat([norm(h).mean((2, 3)) for norm, h in zip(self.norms, states, strict=True)], 1)
 
     def forward(self, states: Sequence[Tensor]) -> Tensor:
-        return self.linear(torch.cat([norm(h).mean((2, 3)) for norm, h in zip(self.norms, states, strict=True)], 1))
+        return self.linear(self.pre_logits(states))
 
 
 # --- every row of the tables 1–3 of the paper under its own name, and `erknet` and `irknet` for all others ------------

@@ -8,6 +8,7 @@ restarting at every asked time with ∂L/∂ys added to a. Its error control loo
 Chen & Lyons 2021); `Adjoint(norm="full")` adds the parameters' gradients, as torchdiffeq does.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -23,7 +24,7 @@ from continua.ode.plain import Options, Plain
 from continua.ode.rate import Rate
 from continua.ode.solution import Solution, State, Stats, Time, zeros_where_none
 from continua.ode.stepper import ExplicitStepper, ParameterGradients, evaluate_with_graph, rate_vjp
-from continua.ode.tableau import Tableau, name_of
+from continua.ode.tableau import Tableau, find_method, name_of
 
 if TYPE_CHECKING:
     from continua.ode.config import SolverConfig
@@ -50,6 +51,8 @@ class Adjoint(Gradient):
             raise ConfigError(f"Adjoint(norm={self.norm!r}); norm is 'semi' or 'full'")
         if self.control is not None:
             object.__setattr__(self, "control", StepControl.of(self.control))
+        if isinstance(self.method, Mapping):  # the numbers of a tableau, of a file
+            object.__setattr__(self, "method", find_method(self.method))
 
     def check(self, config: "SolverConfig") -> None:
         self.refuse_implicit(config)

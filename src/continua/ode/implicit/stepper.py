@@ -49,6 +49,7 @@ class Implicit:
 
     def __post_init__(self) -> None:
         tableau = find_method(self.tableau)
+        object.__setattr__(self, "tableau", self.tableau if isinstance(self.tableau, str) else tableau)  # its numbers, of a file
         if tableau.explicit:
             raise ConfigError(
                 f"Implicit({tableau.name!r}): {tableau.name} is explicit and solves no equations; use method={tableau.name!r}"
@@ -64,7 +65,7 @@ class Implicit:
             if not is_whole(getattr(self, name)):
                 raise ConfigError(f"Implicit: {name}={getattr(self, name)!r}; expected a whole number of at least 1")
 
-    def plain(self) -> "str | Tableau | Plain":
+    def plain(self) -> "str | Plain":
         """The method and the options that differ from the defaults; the method alone where none does."""
         options = plain_differences(self, Implicit(self.tableau, solver=self.solver))
         if self.solver != "newton":
