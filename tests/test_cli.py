@@ -127,7 +127,7 @@ def test_a_fetch_without_a_network_fails_in_one_line_and_leaves_nothing(
         (["evaluate"], "continua evaluate: RUN is required"),
         (["evaluate", "nowhere"], "nowhere is not a run: there is no such folder"),
         (["data"], "continua data is followed by one of list, fetch, check"),
-        (["reproduce", "dcn/table2a", "--scale", "tiny"], "scale is 'tiny'; expected smoke or cpu or paper"),
+        (["reproduce", "dcn/table2a", "--scale", "tiny"], "scale is 'tiny'; expected smoke or cpu or wide or paper"),
         (["reproduce", "dcn/table2a", "--seeds", "many"], "seeds is 'many'; expected a whole number\n"),
         (["train", "--recipe", "demo", "--drop-last", "maybe"], "drop_last is 'maybe'; expected true or false or auto"),
         (["train", "--recipe", "demo", "--optimiser.betas", "3"], "optimiser.betas is '3'; expected a list"),
