@@ -107,18 +107,19 @@ def unreadable(where: object, why: str, advice: str = "") -> UnreadableFile:
 
 def _bounded(data: Any, where: object, advice: str, values: int | None = None) -> Any:
     """Refuse what is nested too deep, or too much; without calling itself, as the data decide how deep that would go."""
-    waiting, seen = [(data, 0)], 0
+    waiting, seen = [(data, 0)], 1
     while waiting:
         value, depth = waiting.pop()
-        seen += 1
         if depth > DEPTH:
             raise unreadable(where, f"its lists and mappings are nested more than {DEPTH} deep, or hold themselves", advice)
+        if isinstance(value, Mapping):
+            inside = [*value.keys(), *value.values()]
+        else:
+            inside = list(value) if isinstance(value, list | tuple | set) else []
+        seen += len(inside)
         if values is not None and seen > values:
             raise unreadable(where, f"it holds more than {values:,} values, aliases counted as what they stand for", advice)
-        if isinstance(value, Mapping):
-            waiting += [(item, depth + 1) for item in (*value.keys(), *value.values())]
-        elif isinstance(value, list | tuple | set):
-            waiting += [(item, depth + 1) for item in value]
+        waiting += [(item, depth + 1) for item in inside if isinstance(item, Mapping | list | tuple | set)]
     return data
 
 

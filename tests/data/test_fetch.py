@@ -369,7 +369,7 @@ def test_a_cut_or_overwritten_archive_leaves_all_or_nothing(
         assert [path.name for path in root.iterdir()] == ["set"]
 
 
-# --- servers and archives without end, and what killed processes leave ----------------------------------------------------
+# --- servers without end ----------------------------------------------------
 
 
 def test_a_response_that_never_ends_is_given_up(tmp_path: Path, server: Server, remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,27 +384,3 @@ def test_a_server_that_drips_is_given_up(tmp_path: Path, server: Server, remote:
     server.moods["file.bin"] = ["drips"] * 5
     with pytest.raises(DataError, match=r"bytes arrived in .* s, less than 10000 a second"):
         download(remote, tmp_path / "file.bin", patience=Patience(timeout=5.0, slowest=10_000.0, grace=0.5))
-
-
-def test_an_archive_that_holds_more_than_the_limit_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    archive = tmp_path / "a.tar.gz"
-    archive.write_bytes(tar_gz({"set/zeros": bytes(100_000), "set/more": bytes(100_000)}))
-    monkeypatch.setenv("CONTINUA_MAX_UNPACKED", "150000")
-    with pytest.raises(DataError, match=r"nothing was unpacked.*CONTINUA_MAX_UNPACKED"):
-        unpack(archive, tmp_path, "set")
-    assert names(tmp_path) == ["a.tar.gz"]
-
-
-def test_what_a_killed_unpacking_left_is_removed_and_what_another_one_fills_is_not(tmp_path: Path) -> None:
-    import fcntl
-
-    archive = tmp_path / "a.tar.gz"
-    archive.write_bytes(tar_gz({"set/file": b"contents"}))
-    for name in (".set.abandond", ".set.fillings", ".set.mine"):
-        (tmp_path / name / "set").mkdir(parents=True)
-        (tmp_path / name / "set" / "half").write_text("half")
-    busy = os.open(tmp_path / ".set.fillings", os.O_RDONLY)
-    fcntl.flock(busy, fcntl.LOCK_EX)
-    unpack(archive, tmp_path, "set")
-    os.close(busy)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".set.fillings", ".set.mine", "a.tar.gz", "set"]
