@@ -34,6 +34,13 @@ def test_a_study_is_not_run_partly_or_done(given: State, said: str) -> None:
     assert given.text == said
 
 
+def test_what_earlier_recipes_made_is_not_taken_for_done() -> None:
+    kept: Any = SimpleNamespace(entry=SimpleNamespace(earlier=True, claims=[]), scale="cpu")
+    given = State(find_study("dcn/table2a"), "cpu", 5, 36, 3000.0, {"cpu": kept})
+    assert given.text == "kept from earlier recipes; 5 of 36 runs of today's"
+    assert given.time == "about 50 min"
+
+
 @pytest.mark.parametrize(("seconds", "said"), [(None, ""), (20.0, "about 1 min"), (3000.0, "about 50 min"), (9000.0, "about 2.5 h")])
 def test_the_time_that_is_left_is_told_where_it_is_known(seconds: float | None, said: str) -> None:
     assert state(5, left=seconds).time == said

@@ -1,4 +1,4 @@
-"""The zoo: models by name, each with the exact parameter count of its paper."""
+"""The zoo: models by name, each with its exact parameter count, beside the one that its paper prints."""
 
 from continua.files import write_synced
 from continua.models import anodev2 as _anodev2  # registers its models  # noqa: F401

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from continua.analysis import find_question
 from continua.models import model_entry
 from continua.report import Axis, Cell, Claim, Column, Figure, PlusMinus, Printed, Table
 from continua.studies.claims import claim_ahead, claim_that
@@ -189,7 +190,8 @@ def _claims2a(accuracy: Mapping[str, Mapping[int, float]], sizes: Sequence[int])
     ]
 
 
-FINE: Mapping[str, Any] = dict(method="dopri5", rtol=1e-5, atol=1e-5, steps=None)
+TOLERANCE = find_question("tolerance")
+FINE = 1e-5  # of dopri5
 RESOLVED = 0.5  # points of accuracy that finer steps may change
 
 
@@ -201,10 +203,10 @@ def _resolution(runs: Runs) -> list[Table]:
         return []
     rows = []
     for label in labels:
-        shift = []
-        for trained, fine in zip(runs.subjects(label), runs.subjects(label, solver=FINE), strict=True):
-            as_trained, resolved = (100 * runs.accuracy(subject) for subject in (trained, fine))
-            shift.append(resolved - as_trained)
+        steps = runs.by_label[label][0].recipe.solver["steps"]
+        answers = runs.ask_each(TOLERANCE, label, tolerances=(FINE,), fixed=(f"rk4:{steps}",))
+        pairs = [answer.result.settings for answer in answers.values()]
+        shift = [100 * (fine.accuracy - trained.accuracy) for fine, trained in pairs]
         rows.append([label, over_seeds(shift), len(shift), "yes" if max(map(abs, shift)) <= RESOLVED else "no"])
     columns = ["model", Column("dopri5 at 1e-5 minus as trained", "points", 2), "seeds", f"within {RESOLVED} points"]
     return [Table("resolved", "Are the fields resolved?", columns, rows, f"On {runs.setting.look['limit']:,} test images.")]

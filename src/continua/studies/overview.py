@@ -39,6 +39,8 @@ class State:
     def text(self) -> str:
         """done, partly or not run; with the other scales at which it was done."""
         others = [scale for scale in SCALES if scale in self.written and scale != self.scale]
+        if self.earlier:
+            return f"kept from earlier recipes; {self.finished or 0} of {self.total} runs of today's"
         if self.scale in self.written:
             return "done" + (f" (also at {', '.join(others)})" if others else "")
         if self.finished is None:
@@ -50,9 +52,15 @@ class State:
         return here + (f" (done at {', '.join(others)})" if others else "")
 
     @property
+    def earlier(self) -> bool:
+        """Whether what was written was made by other recipes than today's."""
+        written = self.written.get(self.scale)
+        return written is not None and written.entry.earlier
+
+    @property
     def time(self) -> str:
         """What is left, as people say it; nothing where no run of the study has finished, so that it cannot be known."""
-        if self.scale in self.written or self.seconds_left is None:
+        if (self.scale in self.written and not self.earlier) or self.seconds_left is None:
             return ""
         minutes = self.seconds_left / 60
         return f"about {minutes / 60:.1f} h" if minutes >= 90 else f"about {max(1, round(minutes))} min"

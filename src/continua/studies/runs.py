@@ -13,7 +13,7 @@ import torch
 from continua.analysis import Answer, Question, Subject, answer, subject_of
 from continua.errors import ConfigError, ContinuaError
 from continua.models import Network, options_in_common
-from continua.runs import Recipe, Run, RunIndex, evaluate, identity, load_recipe, merged, resolve, run_folder, runs_folder, task_of
+from continua.runs import Recipe, Run, RunIndex, identity, load_recipe, merged, resolve, run_folder, runs_folder, task_of
 from continua.studies.study import Row, Setting, Study
 from continua.train import Cell, Local, RunOptions, Slurm, Sweep, View, jobs_folder, run_sweep
 
@@ -144,11 +144,6 @@ class Runs:
         """The networks of a row as they were before their first update, by seed: what nature gives without learning."""
         with torch.random.fork_rng(devices=[]):
             return {wanted.recipe.seed: _first_weights(wanted.recipe) for wanted in self.by_label.get(label, [])}
-
-    def accuracy(self, subject: Subject) -> float:
-        """The share of test images that a network gets right, of as many as the scale looks at."""
-        look = self.setting.look
-        return evaluate(subject.model, subject.images(limit=look.get("limit"), batch_size=look.get("batch_size"))).accuracy or 0.0
 
     def ask(self, question: Question, subjects: Sequence[Subject], **options: object) -> Answer:
         """The answer of an analysis, from disk where it was asked before. The scale's own options come first, then these."""
