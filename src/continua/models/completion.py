@@ -5,6 +5,7 @@ The same as `create_model("dcn_ode", num_classes=4)`. Signatures and help come f
 
 import inspect
 from collections.abc import Callable
+from typing import Any
 
 from continua.errors import ContinuaError
 from continua.models.network import Network
@@ -32,7 +33,7 @@ class Zoo:
 def _maker(name: str) -> Callable[..., Network]:
     entry, options = model_entry(name), model_options(name)
 
-    def make(pretrained: bool = False, **chosen: object) -> Network:
+    def make(pretrained: bool = False, **chosen: Any) -> Network:
         return create_model(name, pretrained, **chosen)
 
     kind = inspect.Parameter
