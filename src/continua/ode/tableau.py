@@ -113,8 +113,10 @@ class Tableau:
 
     def with_end_stage(self) -> "Tableau":
         """The same method with f(t + h, y1) appended as a stage, which a smooth interpolant needs and the next step reuses."""
-        if self.fsal or not self.explicit:
-            return self
+        return self if self.fsal or not self.explicit else self._with_end_stage
+
+    @cached_property  # the interpolant of an extended tableau of high order takes long to find
+    def _with_end_stage(self) -> "Tableau":
         widen = [(*row, 0.0) for row in self.a]
         b = (*self.b, 0.0)
         error = None if self.b_error is None else (*self.b_error, 0.0)
