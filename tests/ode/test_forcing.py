@@ -1,5 +1,7 @@
 """Driven fields: u(t) is what it is said to be, has gradients, and its jumps are hit, never stepped over."""
 
+from math import exp
+
 import pytest
 import torch
 from scipy.interpolate import CubicHermiteSpline

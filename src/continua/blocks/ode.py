@@ -36,10 +36,11 @@ class ODEBlock(nn.Module):
         super().__init__()
         self.field = field
         self.t0, self.t1 = t0, t1
-        check_grids(field, t0, t1)
-        for name, filter in field.named_modules(prefix="field"):  # until a network knows its place better
-            if isinstance(filter, Filter) and "," in filter.label and not filter.label.startswith("field."):
-                filter.label = f"{name.removesuffix('.inner').removesuffix('.filter')}, {filter.label},"
+        if isinstance(field, nn.Module):  # a function is a field too
+            check_grids(field, t0, t1)
+            for name, filter in field.named_modules(prefix="field"):  # until a network knows its place better
+                if isinstance(filter, Filter) and "," in filter.label and not filter.label.startswith("field."):
+                    filter.label = f"{name.removesuffix('.inner').removesuffix('.filter')}, {filter.label},"
         self.solver = SolverConfig.of(solver)
         self.augment = augment
         self.stats: Stats | None = None
