@@ -112,12 +112,16 @@ class FailingDisk:
         if self.way in ("kill", "power"):
             if self.ledger is not None:
                 self.ledger.cut_power()
-            os.kill(os.getpid(), signal.SIGKILL)
-            time.sleep(60)
+            self.end()
         if self.way == "short" and what == "write":
             return "short"
         number = {"EIO": errno.EIO, "EINTR": errno.EINTR}.get(self.way, errno.ENOSPC)
         raise OSError(number, os.strerror(number))
+
+    def end(self) -> None:
+        """The process is over."""
+        os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(60)
 
     def open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         self.point("open")
@@ -140,10 +144,13 @@ class FailingDisk:
 
     def fsync(self, handle: int) -> None:
         self.point("fsync")
-        os.fsync(handle)
+        self.sync(handle)
         if self.ledger is not None:
             path = Path(os.readlink(f"/proc/self/fd/{handle}"))
             (self.ledger.sync_folder if stat.S_ISDIR(os.fstat(handle).st_mode) else self.ledger.sync_file)(path)
+
+    def sync(self, handle: int) -> None:
+        os.fsync(handle)
 
     def replace(self, *words: Any, **options: Any) -> None:
         self.point("replace")
