@@ -57,7 +57,7 @@ class SampleStops:
 
     def next(self, t: Tensor, t1: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Of every sample: where a landing step ends, where the next one starts, and whether f jumps in between."""
-        forward, count = t1 > t, len(self.below)
+        forward, count, t = t1 > t, len(self.below), t.contiguous()
         ahead = torch.searchsorted(self.below, t, right=True)  # the first stop that ends after t
         behind = torch.searchsorted(self.above, t) - 1  # the last stop whose far side lies before t
         index = torch.where(forward, ahead, behind)
