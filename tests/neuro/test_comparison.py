@@ -1,6 +1,7 @@
 """Comparisons of systems agree with NumPy's, SciPy's and scikit-learn's own formulas, and with what was put in."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,9 +26,9 @@ X, Y = RANDOM.normal(size=(30, 12)), RANDOM.normal(size=(30, 50))
 
 
 @pytest.mark.parametrize("distance", ["correlation", "cosine", "euclidean"])
-def test_dissimilarity_is_scipys(distance: str) -> None:
-    np.testing.assert_allclose(dissimilarity(X, distance).matrix, cdist(X, X, distance), atol=1e-7)  # pyright: ignore[reportArgumentType]
-    np.testing.assert_allclose(dissimilarity(torch.tensor(X).view(30, 3, 4), distance).matrix, cdist(X, X, distance), atol=1e-7)  # pyright: ignore[reportArgumentType]
+def test_dissimilarity_is_scipys(distance: Any) -> None:
+    np.testing.assert_allclose(dissimilarity(X, distance).matrix, cdist(X, X, distance), atol=1e-7)
+    np.testing.assert_allclose(dissimilarity(torch.tensor(X).view(30, 3, 4), distance).matrix, cdist(X, X, distance), atol=1e-7)
 
 
 def test_cosine_dissimilarity_is_that_of_scikit_learn() -> None:
@@ -38,7 +39,8 @@ def test_cosine_dissimilarity_is_that_of_scikit_learn() -> None:
 
 def test_rsa_is_the_rank_correlation_of_the_two_triangles() -> None:
     pairs = np.triu_indices(30, 1)
-    expected = spearmanr((1 - np.corrcoef(X))[pairs], (1 - np.corrcoef(Y))[pairs])
+    one, other = (1 - np.asarray(np.corrcoef(values)) for values in (X, Y))
+    expected: Any = spearmanr(one[pairs], other[pairs])
     result = rsa(X, Y, resamples=0)
     assert result.score == pytest.approx(expected.statistic, abs=1e-12)
     assert result.ceiling is None

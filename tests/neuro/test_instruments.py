@@ -244,7 +244,7 @@ def test_units_of_a_network_are_its_states(name: str) -> None:
 def test_results_are_drawn(linear, tmp_path: Path) -> None:
     curve = tuning(linear, SCREEN, "orientation", torch.arange(0.0, 180.0, 30.0), frequency=1.0)
     course = TimeCourse(np.arange(5.0), np.ones((5, 2)))
-    figures = [curve.figure(), fit(curve).figure(curve), population(curve.response[0], "rate").figure(), course.figure()]
+    figures: list = [curve.figure(), fit(curve).figure(curve), population(curve.response[0], "rate").figure(), course.figure()]
     figures.append(gradient_field(linear, SCREEN.grey()).picture())
     for place, figure in enumerate(figures):
         assert draw_figure(figure, tmp_path / f"{place}.png").stat().st_size > 0

@@ -1,16 +1,25 @@
 """A neural field does what its linearisation and Amari's theory say."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
 from scipy.optimize import brentq
 from scipy.stats import norm
+from torch import Tensor
 
 from continua import ConfigError, solve
 from continua.blocks import ODEBlock
 from continua.filters import FilterConv2d, NJet
 from continua.neuro import LateralGaussians, NeuralField, dominant_wave, mexican_hat
+
+
+def at_the_end(field: NeuralField, start: Tensor, t1: float, **solver: float) -> Tensor:
+    """u(t1), without gradients."""
+    end = solve(field, start, 0.0, t1, **solver).y1  # pyright: ignore[reportArgumentType]
+    assert isinstance(end, Tensor)
+    return end.detach()
 
 
 def hat(**options) -> NeuralField:
@@ -23,7 +32,7 @@ def test_every_small_wave_grows_at_the_rate_of_the_dispersion_relation() -> None
     torch.manual_seed(1)
     rest = field.resting_state()
     noise = 1e-6 * torch.randn(1, 1, height, width, dtype=torch.float64)
-    end = solve(field, rest[:, None, None] + noise, 0.0, 20.0, rtol=1e-10, atol=1e-14).y1
+    end = at_the_end(field, rest[:, None, None] + noise, 20.0, rtol=1e-10, atol=1e-14)
     before, after = torch.fft.fft2(noise)[0, 0], torch.fft.fft2(end - rest[:, None, None])[0, 0]
     torch.testing.assert_close((after / before).real, torch.exp(20 * field.dispersion(height, width).growth), rtol=1e-3, atol=0)
 
@@ -49,7 +58,7 @@ def test_two_populations_follow_the_matrix_exponential_of_their_wave() -> None:
     x = torch.arange(16, dtype=torch.float64)
     wave = torch.cos(2 * math.pi * 2 * x / 16)
     start = 1e-6 * torch.tensor([1.0, -0.5], dtype=torch.float64)
-    end = solve(field, (rest[:, None] + start[:, None] * wave)[None, :, None], 0.0, 30.0, rtol=1e-10, atol=1e-14).y1[0, :, 0]
+    end = at_the_end(field, (rest[:, None] + start[:, None] * wave)[None, :, None], 30.0, rtol=1e-10, atol=1e-14)[0, :, 0]
     expected = torch.linalg.matrix_exp(30 * relation.jacobian[0, 2].real) @ start
     torch.testing.assert_close((end - rest[:, None]) @ wave / 8, expected, rtol=1e-3, atol=1e-12)
 
@@ -60,14 +69,14 @@ def test_a_bump_stays_and_has_amaris_width() -> None:
     field = NeuralField(mexican_hat(excitation, near, inhibition, far), slope=200.0, threshold=threshold).double()
 
     def reach(a: float) -> float:
-        return excitation * (norm.cdf(a / near) - 0.5) - inhibition * (norm.cdf(a / far) - 0.5)
+        return float(excitation * (norm.cdf(a / near) - 0.5) - inhibition * (norm.cdf(a / far) - 0.5))
 
-    width = brentq(lambda a: reach(a) - threshold, near * 1.4, 60.0)
+    width: Any = brentq(lambda a: reach(a) - threshold, near * 1.4, 60.0)
     x = torch.arange(160, dtype=torch.float64) - 80
     start = torch.exp(-0.5 * (x / (width / 2)) ** 2)[None, None, None]
-    end = solve(field, start, 0.0, 400.0).y1[0, 0, 0].detach()
+    end = at_the_end(field, start, 400.0)[0, 0, 0].detach()
     assert float(field.rates(end[None, None, None]).detach().sum()) == pytest.approx(width, abs=1.0)  # to a pixel
-    weak = solve(field, 0.2 * start, 0.0, 400.0).y1
+    weak = at_the_end(field, 0.2 * start, 400.0)
     assert float(weak.detach().abs().max()) < 0.05  # below threshold it dies out
 
 
@@ -97,7 +106,7 @@ def test_gradients_reach_every_parameter_through_a_solve() -> None:
 
 def test_input_is_added_at_its_time() -> None:
     field = NeuralField(mexican_hat(0.0, 1.0, 0.0, 2.0), tau=10.0, input=lambda t: t).double()
-    end = solve(field, torch.zeros(1, 1, 2, 2, dtype=torch.float64), 0.0, 20.0, rtol=1e-9, atol=1e-9).y1
+    end = at_the_end(field, torch.zeros(1, 1, 2, 2, dtype=torch.float64), 20.0, rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(end.detach(), torch.full_like(end, 20 - 10 + 10 * math.exp(-2)))  # a leaky integrator of a ramp
 
 

@@ -14,6 +14,7 @@ Each part has its page in the documentation.
 
 from continua.neuro.cells import Units, frame_by_frame, respond, units
 from continua.neuro.curves import TuningCurve, film_tuning, tuning
+from continua.neuro.driven import DrivenNetwork, FilmResponse
 from continua.neuro.fits import Fit, Population, dog_frequency, dog_size, fit, naka_rushton, population, von_mises, von_mises_pair
 from continua.neuro.gratings import bar, drifting_grating, drifting_plaid, grating, moving, moving_bar, moving_occluder, plaid
 from continua.neuro.movie import Movie, contrast_steps, film, frame_times, still
@@ -38,6 +39,8 @@ __all__ = [
     "Ceiling",
     "Dispersion",
     "Dissimilarity",
+    "DrivenNetwork",
+    "FilmResponse",
     "Fit",
     "LateralGaussians",
     "Movie",

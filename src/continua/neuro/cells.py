@@ -40,13 +40,18 @@ class Units:
             state = self.net.stem(images)
         else:
             state = self.net.states(images, self.block, None if self.t is None else [self.t])[-1]
-        chosen = state if self.channels is None else state[:, list(self.channels)]
-        if self.place == "mean":
-            return chosen.mean(dim=(-2, -1))
-        if self.place == "all":
-            return chosen.flatten(1)
-        row, column = (chosen.shape[-2] // 2, chosen.shape[-1] // 2) if self.place == "centre" else self.place
-        return chosen[:, :, row, column]
+        return read_state(state, self.place, self.channels)
+
+
+def read_state(state: Tensor, place: Place, channels: Sequence[int] | None) -> Tensor:
+    """Responses (batch, units) from a block's state: one place of the map for each of the channels."""
+    chosen = state if channels is None else state[:, list(channels)]
+    if place == "mean":
+        return chosen.mean(dim=(-2, -1))
+    if place == "all":
+        return chosen.flatten(1)
+    row, column = (chosen.shape[-2] // 2, chosen.shape[-1] // 2) if place == "centre" else place
+    return chosen[:, :, row, column]
 
 
 def units(

@@ -159,7 +159,8 @@ def film_tuning(
         means.append(mean)
         harmonic.append(amplitude)
     with torch.no_grad():
-        grey = drifting_grating(screen, times, contrast=0.0)
+        still = [1000 * k / (frames * temporal_frequency) for k in range((skip + cycles) * frames)]
+        grey = drifting_grating(screen, still, contrast=0.0)
         baseline = responses(grey)[skip * frames :, 0].detach().cpu().double().numpy().mean(0)
     return TuningCurve(parameter, shown.numpy(), np.stack(means) - baseline, np.stack(harmonic), baseline, dict(fixed))
 

@@ -197,7 +197,7 @@ class Dispersion:
     def figure(self) -> Figure:
         """Growth against wave number."""
         order = self.wave_number.flatten().argsort()
-        series = [Series("growth", self.wave_number.flatten()[order], self.growth.flatten()[order], style="points")]
+        series = [Series("growth", self.wave_number.flatten()[order].numpy(), self.growth.flatten()[order].numpy(), style="points")]
         return Figure("dispersion", "Dispersion relation", Axis("wave number", "cycles/pixel"), Axis("growth", "1/ms"), series)
 
 
