@@ -79,7 +79,7 @@ def test_the_end_is_a_step_of_its_own_and_not_interpolated() -> None:
     asked = []
 
     def g(time: Tensor, y: Tensor) -> Tensor:
-        asked.append(float(time))
+        asked.append(float(time.detach()))
         return f(time, y)
 
     truth = theirs.odeint(f, y0, t, rtol=1e-12, atol=1e-13)[-1]
@@ -142,7 +142,7 @@ def test_one_time_is_the_start_and_nothing_else() -> None:
 
 
 def test_an_unknown_method_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(ValueError, match="did you mean dopri5"):
+    with pytest.raises(ValueError, match="did you mean dopri"):
         ours.odeint(lambda t, y: y, torch.ones(1), torch.tensor([0.0, 1.0]), method="dopri4")
     with pytest.raises(ConfigError):
         ours.odeint(lambda t, y: y, torch.ones(1), torch.tensor([0.0, 1.0]), method="dopri4")
