@@ -15,7 +15,8 @@ from continua.blocks import ODEBlock
 from continua.cli import main
 from continua.filters import Filter
 from continua.models import frozen, model_entry
-from continua.models.describe import COUNTS_FILE, FlopCount, describe, describe_model, model_counts
+from continua.models.counts import COUNTS_FILE, model_counts
+from continua.models.describe import FlopCount, describe, describe_model
 from continua.models.draw import draw_model
 
 pytestmark = pytest.mark.filterwarnings("ignore::continua.ContinuaWarning")
@@ -151,7 +152,7 @@ def test_kept_counts_are_those_of_the_networks():
 
 def test_a_model_without_kept_counts_is_counted(monkeypatch):
     kept = model_counts("dcn_ode")
-    monkeypatch.setattr("continua.models.describe._kept_counts", dict)
+    monkeypatch.setattr("continua.models.counts._kept_counts", dict)
     assert model_counts("dcn_ode") == kept
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from scipy.spatial.distance import cdist
 from scipy.stats import spearmanr
 
@@ -119,6 +120,9 @@ def test_recordings_are_read_from_a_file(tmp_path: Path) -> None:
 def test_comparisons_are_drawn(tmp_path: Path) -> None:
     draw_figure(dissimilarity(X).picture("block 0"), tmp_path / "a.png")
     draw_figure(linear_predictivity(X, Y, folds=3).figure(), tmp_path / "b.png")
+    for name in "ab":
+        with Image.open(tmp_path / f"{name}.png") as picture:
+            assert len(picture.convert("L").getcolors() or range(256)) > 2  # more than a blank page
 
 
 def test_what_cannot_be_compared_is_refused() -> None:

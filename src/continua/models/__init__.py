@@ -5,7 +5,8 @@ from continua.models import anodev2 as _anodev2  # registers its models  # noqa:
 from continua.models import features as _features  # noqa: F401
 from continua.models.completion import zoo
 from continua.models.config import ClassifierConfig, ModelConfig
-from continua.models.describe import describe_model, model_counts
+from continua.models.counts import model_counts
+from continua.models.describe import describe_model
 from continua.models.draw import draw_model
 from continua.models.export import export_onnx, export_program, frozen, pinned
 from continua.models.extractor import FeatureExtractor, FeatureInfo

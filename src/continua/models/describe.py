@@ -6,12 +6,10 @@ field. Continuous filters are counted as the dense kernel of their present size.
 """
 
 import copy
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, singledispatch
+from functools import singledispatch
 from html import escape
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -33,7 +31,6 @@ from continua.showing import html_table
 
 Size = tuple[int, ...]
 Function = Callable[..., Any]
-COUNTS_FILE = Path(__file__).with_name("counts.json")
 INITIALISERS = {function for function in vars(nn.init).values() if callable(function)}
 
 
@@ -93,29 +90,6 @@ def describe_model(name: str, **options: Any) -> Description:
     with _Blank():
         net = create_model(name, **options)
     return describe(net, (net.in_channels or 3, entry.image_size, entry.image_size))
-
-
-@dataclass(frozen=True)
-class Counts:
-    """Numbers of a registered model with its default options: trained numbers, and arithmetic as `Description.flops` counts it."""
-
-    parameters: int
-    flops: int
-
-
-def model_counts(name: str) -> Counts:
-    """The counts of a registered model; those of our own models are kept beside this file, so that none is built."""
-    kept = _kept_counts().get(name)
-    if kept is not None:
-        return Counts(*kept)
-    described = describe_model(name)
-    return Counts(described.parameters, described.flops)
-
-
-@cache
-def _kept_counts() -> dict[str, list[int]]:
-    """Written and checked by tests/models/test_describe.py."""
-    return json.loads(COUNTS_FILE.read_text("utf-8"))
 
 
 @torch.no_grad()
