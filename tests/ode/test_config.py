@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import fields
+from typing import Any
 
 import pytest
 import torch
@@ -222,3 +223,28 @@ def test_a_class_or_an_unknown_name_is_no_gradient() -> None:
         SolverConfig(gradient=Checkpoint)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ConfigError, match="unknown gradient 'checkpont'; did you mean checkpoint"):
         SolverConfig(gradient="checkpont")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (dict(control=[]), r"control=\[\]; expected 'batch', 'sample'"),
+        (dict(control=dict(kind=[])), r"kind=\[\]; expected one of 'i'"),
+        (dict(control=dict(safety=torch.tensor([]))), "safety=tensor.*expected a finite number"),
+        (dict(control=dict(alpha="x")), "alpha='x'; expected a finite number"),
+        (dict(method=[]), r"unknown method '\[\]'"),
+        (dict(method={}), "tableau is missing"),
+        (dict(rtol=["σ"]), "rtol=.*expected numbers"),
+        (dict(atol=[]), "a tolerance must be a finite number"),
+        (dict(params=-1), "params=-1; expected the tensors"),
+        (dict(params=[True]), r"params=\[True\]; expected the tensors"),
+    ],
+)
+def test_a_value_of_another_kind_is_named_and_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        solve(lambda t, y: -y, torch.ones(2, 3), 0.0, 1.0, **options)
+
+
+def test_a_field_that_returns_no_tensor_is_told_so_under_end_times_per_sample() -> None:
+    with pytest.raises(ConfigError, match="returned a float; expected one tensor"):
+        solve(lambda t, y: 1.0, torch.ones(2), 0.0, torch.tensor([1.0, 2.0]))  # pyright: ignore[reportArgumentType]

@@ -1,6 +1,7 @@
 """How hard to fuzz: a few hundred inputs in `make test`; FUZZ_EXAMPLES=10000 once in a while."""
 
 import os
+import resource
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from continua.errors import ContinuaError
 
 SECONDS = 10.0  # of processor time; more than that on one input is a hang
+MEMORY = 512 * 2**20  # bytes by which one input may raise the most memory that the process ever held
 
 
 def examples(share: float = 1.0) -> settings:
@@ -23,11 +25,16 @@ def examples(share: float = 1.0) -> settings:
 
 @contextmanager
 def only_our_errors() -> Iterator[None]:
-    """Inside, nothing but `ContinuaError` may be raised, and nothing may take long."""
-    begun = time.process_time()
+    """Inside, nothing but `ContinuaError` may be raised, and nothing may take long or much memory."""
+    begun, held = time.process_time(), _most_memory()
     with suppress(ContinuaError):
         yield
     assert time.process_time() - begun < SECONDS, "it hung"
+    assert _most_memory() - held < MEMORY, "it took too much memory"
+
+
+def _most_memory() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 # Values as YAML and JSON have them, also those that nobody would write.

@@ -139,10 +139,13 @@ def _tolerance(name: str, given: object) -> Tolerance:
     """A tolerance that has been looked at: a number, a tensor of them, or a tuple with one for each part of the state."""
     if isinstance(given, tuple):
         return tuple(_tolerance(name, part) for part in given)  # pyright: ignore[reportReturnType]
-    value = given.detach() if isinstance(given, Tensor) else torch.tensor(given, dtype=torch.float64) if isinstance(given, list) else given
+    value = given.detach() if isinstance(given, Tensor) else _tensor(name, given) if isinstance(given, list) else given
     if isinstance(value, Tensor):
         good = (
-            value.is_floating_point() and bool((torch.isfinite(value) & (value >= 0)).all()) and (name == "rtol" or bool((value > 0).all()))
+            value.is_floating_point()
+            and value.numel() > 0
+            and bool((torch.isfinite(value) & (value >= 0)).all())
+            and (name == "rtol" or bool((value > 0).all()))
         )
     else:
         good = (
@@ -155,6 +158,13 @@ def _tolerance(name: str, given: object) -> Tolerance:
         least = "of at least 0" if name == "rtol" else "above 0"
         raise ConfigError(f"{name}={given!r}; a tolerance must be a finite number {least}, or a tensor of them that broadcasts against y0")
     return value  # pyright: ignore[reportReturnType]
+
+
+def _tensor(name: str, given: list[object]) -> Tensor:
+    try:
+        return torch.tensor(given, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise ConfigError(f"{name}={given!r}; expected numbers, in one list or in lists of equal length") from error
 
 
 def _times(value: Tolerance, factor: float) -> Tolerance:

@@ -73,9 +73,9 @@ class StepControl:
 
     def __post_init__(self) -> None:
         if self.per not in ("batch", "sample"):
-            hint = f"; the law of the step is control=dict(kind={self.per!r})" if self.per in LAWS else ""
+            hint = f"; the law of the step is control=dict(kind={self.per!r})" if self.per in list(LAWS) else ""
             raise ConfigError(f"control={self.per!r}; expected 'batch', 'sample' or a StepControl{hint}")
-        if self.kind not in LAWS:
+        if self.kind not in list(LAWS):
             raise ConfigError(f"control: kind={self.kind!r}; expected one of {', '.join(map(repr, LAWS))}")
         if not is_whole(self.max_steps):
             raise ConfigError(f"control: max_steps={self.max_steps!r}; expected a whole number of at least 1")
@@ -85,6 +85,10 @@ class StepControl:
                 raise ConfigError(f"control: {name}={value!r}; expected a finite number above 0 (its sign follows t1 − t0)")
         if self.min_step is not None and self.max_step is not None and self.min_step > self.max_step:
             raise ConfigError(f"control: min_step={self.min_step} is above max_step={self.max_step}")
+        for name in ("safety", "factor_min", "factor_max", "accept_factor_min", "alpha", "beta", "gamma"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, int | float) and isfinite(value)):
+                raise ConfigError(f"control: {name}={value!r}; expected a finite number")
         if not (0 < self.safety <= 1 and 0 < self.factor_min < 1 < self.factor_max):
             given = f"safety={self.safety}, factor_min={self.factor_min}, factor_max={self.factor_max}"
             raise ConfigError(f"control: {given}; expected 0 < safety ≤ 1 and 0 < factor_min < 1 < factor_max")

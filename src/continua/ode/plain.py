@@ -1,7 +1,7 @@
 """Options as plain data, the form that JSON and YAML hold: reading them, writing them, and reading those of version 0.1."""
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from continua.errors import ConfigError, unknown_name
@@ -51,6 +51,9 @@ def is_whole(value: object) -> bool:
 def build(cls: type[T], what: str, options: Options) -> T:
     """An object of the class from options by name."""
     refuse_unknown(cls, what, options)
+    missing = [field.name for field in fields(cls) if field.default is field.default_factory is MISSING and field.name not in options]
+    if missing:
+        raise ConfigError(f"{what} {', '.join(missing)} is missing from {dict(options)!r}")
     return cls(**options)
 
 

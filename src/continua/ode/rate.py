@@ -1,6 +1,6 @@
 """The user's f(t, y), called the way the solver needs it: counted, checked, in the right dtype, the same in backward as in forward."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeGuard
 
@@ -142,6 +142,8 @@ class RelativeTime:
         out = self.f(t, y)
         if isinstance(out, Tensor):
             return out * broadcast_time(self.length.to(out.dtype), out)
+        if not are_tensors(out):
+            return out  # is refused by `Rate`, which says what was expected
         return tuple(part * broadcast_time(self.length.to(part.dtype), part) for part in out)
 
 
@@ -149,7 +151,10 @@ def parameters_of(f: Field, params: Sequence[Tensor] | None) -> tuple[Tensor, ..
     """The tensors besides y0 that a solve differentiates: the module's parameters and those the caller names."""
     owner = f if isinstance(f, nn.Module) else getattr(f, "__self__", None)
     own = list(owner.parameters()) if isinstance(owner, nn.Module) else []
-    unique = {id(p): p for p in (*own, *(params or ())) if p.requires_grad}
+    named = list(params) if isinstance(params, Iterable) else [] if params is None else [params]
+    if not are_tensors(named):
+        raise ConfigError(f"params={params!r}; expected the tensors that f depends on, in a list")
+    unique = {id(p): p for p in (*own, *named) if p.requires_grad}
     return tuple(unique.values())
 
 

@@ -136,8 +136,13 @@ def find_method(name: "str | Tableau | Options") -> Tableau:
         return name
     if isinstance(name, Mapping):
         return build(Tableau, "entry of a tableau:", name)
-    if name not in METHODS:
-        raise unknown_name("method", name, METHODS, see=f"known: {', '.join(METHODS)} (a Tableau of your own works too)")
+    if not isinstance(name, str) or name not in METHODS:
+        raise unknown_name(
+            "method",
+            name if isinstance(name, str) else repr(name),
+            METHODS,
+            see=f"known: {', '.join(METHODS)} (a Tableau of your own works too)",
+        )
     return METHODS[name]
 
 
