@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 Options = Mapping[str, Any]  # as a user gives them
 Plain = dict[str, Any]  # as a file holds them
-T = TypeVar("T")
+T = TypeVar("T", bound="DataclassInstance")
 
 REPLACED = {
     "segments": "gradient=Checkpoint(segments=...), in a file gradient: {kind: checkpoint, segments: ...}",
