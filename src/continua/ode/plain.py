@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 Options = Mapping[str, Any]  # as a user gives them
 Plain = dict[str, Any]  # as a file holds them
-T = TypeVar("T", bound="DataclassInstance")
+T = TypeVar("T")
 
 REPLACED = {
     "segments": "gradient=Checkpoint(segments=...), in a file gradient: {kind: checkpoint, segments: ...}",
@@ -51,7 +51,8 @@ def is_whole(value: object) -> bool:
 def build(cls: type[T], what: str, options: Options) -> T:
     """An object of the class from options by name."""
     refuse_unknown(cls, what, options)
-    missing = [field.name for field in fields(cls) if field.default is field.default_factory is MISSING and field.name not in options]
+    expected = fields(cls)  # pyright: ignore[reportArgumentType] - of every class that options are given for
+    missing = [field.name for field in expected if field.default is field.default_factory is MISSING and field.name not in options]
     if missing:
         raise ConfigError(f"{what} {', '.join(missing)} is missing from {dict(options)!r}")
     return cls(**options)
