@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from continua.errors import ConfigError
@@ -19,6 +20,7 @@ DEPTH = 50  # mappings and lists within each other; ours have fewer than ten
 VALUES = 20_000  # of a YAML file, aliases counted as what they stand for
 ALIASES = 200
 DIGITS = 300  # of a whole number: more than a float can hold
+LEAVES = frozenset((str, int, float, bool, NoneType))  # what holds nothing else: nearly all of a file
 
 
 class UnreadableFile(ConfigError):
@@ -119,7 +121,7 @@ def _bounded(data: Any, where: object, advice: str, values: int | None = None) -
         seen += len(inside)
         if values is not None and seen > values:
             raise unreadable(where, f"it holds more than {values:,} values, aliases counted as what they stand for", advice)
-        waiting += [(item, depth + 1) for item in inside if isinstance(item, Mapping | list | tuple | set)]
+        waiting += [(item, depth + 1) for item in inside if type(item) not in LEAVES]
     return data
 
 

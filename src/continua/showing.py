@@ -1,6 +1,7 @@
-"""Objects as people see them at a prompt or in a notebook: shapes and ranges instead of pages of numbers."""
+"""Objects as people see them at a prompt or in a notebook: shapes and ranges instead of pages of numbers; tables on the terminal."""
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from html import escape
@@ -10,6 +11,7 @@ from typing import Any
 WIDTH = 120  # of a line
 MOST = 160  # characters of a value
 FEW = 6  # values that are written out
+WIDE = 160  # columns of a table where the terminal has no width
 
 
 class Shown:
@@ -108,3 +110,26 @@ def _fields(value: Any, depth: int) -> str:
     if depth > 1:
         return name
     return f"{name}({', '.join(f'{item.name}={brief(getattr(value, item.name), depth + 1)}' for item in fields(value) if item.repr)})"
+
+
+# --- the terminal ----------------------------------------------------------------------------------------------------
+
+
+def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, text: Sequence[int] = (0,)) -> None:
+    """Print a table; all columns but those in `text` are aligned to the right and never wrapped."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    # A pipe or file has no width: a table squeezed into the usual 80 columns there would be hard to read or search.
+    console = Console(width=None if sys.stdout.isatty() else WIDE)
+    table = RichTable(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for position, column in enumerate(columns):
+        words = position in text
+        table.add_column(Text(column), justify="left" if words else "right", no_wrap=not words, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else str(cell)) for cell in row))
+    console.print(Text(title), style="bold", soft_wrap=True)
+    console.print(table)
+    console.print()

@@ -1,5 +1,6 @@
 """`continua reproduce --list`: how far each study is, and how long the rest will take."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from continua.studies import STUDIES, Row, find_study
+from continua.cli import main, reproduce
+from continua.studies import SCALES, STUDIES, Row, find_study
 from continua.studies.overview import State, seconds_left, study_states
 from continua.studies.runs import Places, wanted_runs
 from continua.train import RunOptions, load_recipe
@@ -89,3 +91,38 @@ def test_studies_stand_in_the_order_of_the_papers() -> None:
     names = [name for name in STUDIES if name.startswith("anodev2/")]
     assert names == [f"anodev2/{part}" for part in ("table1", "table2", "table3", "table4", "fig1", "fig3", "fig4", "fig5")]
     assert list(dict.fromkeys(name.partition("/")[0] for name in STUDIES)) == ["dcn", "anodev2", "features", "rknet"]
+
+
+# --- the list of all of them, which imports no PyTorch ---------------------------------------------------------------------
+
+
+def declared() -> dict[str, Any]:
+    studies = [
+        dict(id=study.id, title=study.title, printed=study.published, claims=study.claims, scales=[s for s in SCALES if s in study.settings])
+        for study in STUDIES.values()
+    ]
+    return {"scales": list(SCALES), "studies": studies}
+
+
+def test_what_is_kept_of_the_studies_for_the_list_is_what_they_say() -> None:
+    assert declared() == reproduce.DECLARED, "write it anew: python tests/studies/test_listing.py"
+
+
+def test_the_quick_list_counts_what_the_full_one_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr("continua.studies.overview.STUDIES", {name: STUDIES[name] for name in ("dcn/table3", "rknet/table3")})
+    (tmp_path / "studies" / "dcn-fig4a" / "smoke").mkdir(parents=True)
+    verdicts = [{"verdict": "holds"}, {"verdict": "fails"}]
+    (tmp_path / "studies" / "dcn-fig4a" / "smoke" / "results.json").write_text(json.dumps({"version": 2, "entry": {"claims": verdicts}}))
+    assert main(["reproduce", "--list", "--scale", "smoke", "--runs", str(tmp_path)]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("dcn/fig4a"))
+    assert "done" in line
+    assert "not judged" in line, "at smoke nothing is judged"
+    for state in study_states("cpu", options=RunOptions(progress="off")):
+        shown = {scale: entry["claims"] for scale, entry in reproduce._written(state.study.id, None).items()}
+        assert shown.keys() == state.written.keys()
+        assert all([claim["verdict"] for claim in shown[scale]] == [claim.verdict for claim in state.written[scale].entry.claims] for scale in shown)
+
+
+if __name__ == "__main__":
+    target = Path(reproduce.__file__).with_name("studies.json")
+    target.write_text(json.dumps(declared(), indent=1, ensure_ascii=False) + "\n", "utf-8")

@@ -1,5 +1,10 @@
-"""`continua reproduce ID --scale …`: a study by name in, our numbers beside the printed ones out."""
+"""`continua reproduce ID --scale …`: a study by name in, our numbers beside the printed ones out.
 
+The list of all studies is answered from what is declared in studies.json and written on disk: without PyTorch, at once.
+"""
+
+import json
+import os
 from pathlib import Path
 from typing import Any, Literal
 
@@ -7,14 +12,21 @@ from jsonargparse import Namespace
 
 from continua.cli.commands import Command, Parser, Words
 from continua.errors import ConfigError
-from continua.studies import SCALES
+from continua.files import Json
+from continua.reading import read_json_object
+from continua.showing import show_table
+from continua.tally import Tally, counted
+
+# What `--list` says of each study; tests/studies/test_listing.py compares it with the studies and writes it anew.
+DECLARED: Json = json.loads(Path(__file__).with_name("studies.json").read_text("utf-8"))
+SCALES = tuple(DECLARED["scales"])
 
 
 def add_reproduce_arguments(parser: Parser, words: Words) -> None:
     parser.add_argument(
         "study", metavar="ID", type=str, nargs="?", default="", help="a study such as dcn/table2a; a paper's name: all of its"
     )
-    parser.flag("list", "show all studies with the state of each")
+    parser.flag("list", "show all studies and what came of each; with ID, its runs and the time that is left")
     parser.option("scale", Literal[SCALES], "cpu", "smoke: seconds; cpu: hours on real images; wide: the same at full width; paper: GPUs")
     parser.option("seeds", int | None, None, "runs of each model (else the scale's own number)")
     parser.option("row", str | None, None, "train one row of the study and stop: 'DCN-ODE, 52 per class'; with --seed")
@@ -30,12 +42,14 @@ def add_reproduce_arguments(parser: Parser, words: Words) -> None:
 
 def reproduce_command(options: Namespace) -> None:
     """Run `continua reproduce`."""
+    if not options.study:
+        return list_declared(options)
     from continua.report import show_page
     from continua.studies import ask_kept, find_studies, keep, reproduce, train_row, verdict_text
     from continua.train import Interrupted, RunOptions
 
-    if options.list or not options.study:
-        return show_list(options)
+    if options.list:
+        return list_runs(options)
     if options.seeds is not None and options.seeds < 1:
         raise ConfigError(f"--seeds is {options.seeds}; expected at least 1")
     if options.row is not None and (options.finished or options.seeds is not None or options.keep is not None):
@@ -72,19 +86,53 @@ def _say_row(run: Any) -> None:
     print(f"{run.name}: {number}, {result['seconds'] / 60:.0f} min ({run.run.folder})")
 
 
-def show_list(options: Namespace) -> None:
-    """Every study: what it asks, how far it is at this scale, what it found."""
-    from continua.report import show_table
-    from continua.studies import counted, study_states
+def list_declared(options: Namespace) -> None:
+    """Every study: what it asks, whether it was carried out at this scale, what came out. Runs are not looked at, which takes seconds."""
+    tallies, rows, done = [], [], 0
+    for study in DECLARED["studies"]:
+        if options.scale not in study["scales"]:
+            continue
+        written = _written(study["id"], options.runs)
+        here, others = written.get(options.scale), [scale for scale in SCALES if scale in written and scale != options.scale]
+        verdicts = ["not run"] * study["claims"] if here is None else [claim["verdict"] for claim in here["claims"]]
+        tally = Tally.of(verdicts, options.scale)
+        state = "no result yet" if here is None else "kept from earlier recipes" if here.get("earlier") else "done"
+        state += f" (done at {', '.join(others)})" if others else ""
+        rows.append((study["id"], study["title"], state, tally.text if here is not None or verdicts else "", study["printed"]))
+        tallies.append(tally)
+        done += here is not None
+    show_table(f"studies at {options.scale}", ("id", "what", "state", "found", "printed"), rows, text=range(5))
+    print(f"{done} of {len(rows)} studies carried out at {options.scale}. {counted(tallies)}")
+    print("continua reproduce ID --list counts the finished runs of a study, or of a paper such as dcn, and says how long the rest takes.")
+
+
+def list_runs(options: Namespace) -> None:
+    """A study or those of a paper: how many of their runs are finished, and how long the rest takes."""
+    from continua.studies import find_studies, study_states
     from continua.train import RunOptions
 
     how = RunOptions(data_dir=options.data_dir, device=options.device)
-    states = study_states(options.scale, seeds=options.seeds, runs=options.runs, options=how)
+    states = study_states(options.scale, studies=find_studies(options.study), seeds=options.seeds, runs=options.runs, options=how)
     rows = [(state.study.id, state.study.title, state.text, state.time, state.verdict, state.study.published) for state in states]
     columns = ("id", "what", "state", "time left", "found", "printed")
     show_table(f"studies at {options.scale}", columns, rows, text=range(len(columns)))
-    print(f"{sum(options.scale in state.written for state in states)} of {len(states)} studies carried out at {options.scale}. ", end="")
     print(counted(state.tally for state in states))
+
+
+def _written(study: str, runs: Path | None) -> dict[str, Json]:
+    """What is on disk of a study, by scale: its kept entry, and one's own, which is taken first where both are there."""
+    kept, own = Path("results") / f"{study}.json", Path(runs or os.environ.get("CONTINUA_RUNS") or "runs").expanduser() / "studies"
+    entries: dict[str, Json] = {}
+    if kept.is_file() and (entry := read_json_object(kept)).get("study") == study:
+        entries[entry["scale"]] = entry
+    for scale in SCALES:
+        path = own / study.replace("/", "-") / scale / "results.json"
+        if path.is_file():
+            data = read_json_object(path)
+            words = {True: "holds", False: "fails", None: "undecided"}  # of format 1, whose claims stood beside the entry
+            old = [{"verdict": words[claim["holds"]]} for claim in data.get("claims", [])]
+            entries[scale] = {"claims": data["entry"].get("claims", old)}
+    return entries
 
 
 def _trainer(options: Namespace, name: str) -> Any:

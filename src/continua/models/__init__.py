@@ -10,9 +10,10 @@ from continua.models.describe import describe_model
 from continua.models.draw import draw_model
 from continua.models.export import export_onnx, export_program, frozen, pinned
 from continua.models.extractor import FeatureExtractor, FeatureInfo
+from continua.models.hub import CONFIG_FILE, WEIGHTS_FILE, hub_card, push_to_hub
 from continua.models.kept import ModelCard, model_card
 from continua.models.network import Network
-from continua.models.pretrained import CONFIG_FILE, WEIGHTS_FILE, from_pretrained, save_pretrained, upgrade_options
+from continua.models.pretrained import from_pretrained, save_pretrained, upgrade_options
 from continua.models.reconstruction import Reconstructor
 from continua.models.registry import (
     ModelEntry,
@@ -62,6 +63,7 @@ __all__ = [
     "from_densenet",
     "from_pretrained",
     "frozen",
+    "hub_card",
     "list_models",
     "model_card",
     "model_config",
@@ -72,6 +74,7 @@ __all__ = [
     "option_names",
     "options_in_common",
     "pinned",
+    "push_to_hub",
     "register_model",
     "save_pretrained",
     "tensors_digest",

@@ -212,11 +212,44 @@ class Network(nn.Module):
 
         return html_description(self)
 
-    def save_pretrained(self, folder: "str | Path") -> None:
-        """Write weights (safetensors) and configuration (JSON), for `from_pretrained`."""
+    def save_pretrained(self, folder: "str | Path", *, push_to_hub: bool = False, repo_id: str | None = None, **how: Any) -> None:
+        """Write weights (safetensors) and configuration (JSON), for `from_pretrained`.
+
+        Args:
+            folder: Made where there is none.
+            push_to_hub: Upload the network to the Hugging Face hub too, as `net.push_to_hub` does.
+            repo_id: Its name there; None: that of the folder.
+            how: Further arguments of `push_to_hub`.
+        """
         from continua.models.pretrained import save_pretrained
 
+        if not push_to_hub and (repo_id is not None or how):
+            raise ConfigError(f"save_pretrained: {', '.join(['repo_id'] * (repo_id is not None) + [*how])} belong to push_to_hub=True")
         save_pretrained(self, folder)
+        if push_to_hub:
+            self.push_to_hub(repo_id or Path(folder).name, **how)
+
+    def push_to_hub(self, repo_id: str, **how: Any) -> str:
+        """Upload the network to the Hugging Face hub, with a model card; `pip install 'continua[hub]'`. Returns the commit's address.
+
+        Args:
+            repo_id: "user/name".
+            how: `private`, `token`, `commit_message`, `branch`, `create_pr`, `model_card_kwargs` and the other arguments of
+                `continua.compat.huggingface.push_to_hub`.
+
+        Example:
+            net.push_to_hub("ann/digits", private=True, model_card_kwargs={"license": "apache-2.0"})
+        """
+        from continua.models.hub import push_to_hub
+
+        return push_to_hub(self, repo_id, **how)
+
+    @classmethod
+    def from_pretrained(cls, folder: "str | Path", **options: Any) -> "Network":
+        """The network saved in a folder, or as "user/name" on the Hugging Face hub: `continua.from_pretrained`."""
+        from continua.models.pretrained import from_pretrained
+
+        return from_pretrained(folder, **options)
 
     def _walk(
         self, images: Tensor, blocks: int, t1: EndTimes | None, input_scale: "float | Tensor | None", states: list[Tensor] | None = None

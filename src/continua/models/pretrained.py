@@ -19,6 +19,7 @@ from continua.errors import ConfigError, ContinuaError
 from continua.files import Json, make_folder, write_synced
 from continua.models.classifier import find_classifier
 from continua.models.config import Options
+from continua.models.hub import CONFIG_FILE, SLACK, WEIGHTS_FILE, hub_files, hub_name
 from continua.models.network import Network
 from continua.models.rebuilding import options_that_rebuild
 from continua.models.registry import build_model, buildable, model_entry
@@ -26,10 +27,6 @@ from continua.models.weights_file import SUM, packed, sum_of, unpacked
 from continua.ode import upgrade_solver_options
 from continua.reading import UnreadableFile, read_json_object
 
-WEIGHTS_FILE = "model.safetensors"
-"""The file of a saved network's weights."""
-CONFIG_FILE = "config.json"
-"""The file of a saved network's configuration."""
 FORMAT = 2
 # By paper: options that 0.1 accepted for all of its models, and that today only some of them have.
 RDA = ("nonlinearity", "around", "wave_numbers", "antidiffusion")
@@ -60,19 +57,47 @@ def save_pretrained(net: Network, folder: "str | Path") -> None:
     write_synced(folder / CONFIG_FILE, (text + "\n").encode())
 
 
-def from_pretrained(folder: "str | Path", **options: object) -> Network:
-    """The network saved in a folder, in evaluation mode.
+def from_pretrained(
+    folder: "str | Path",
+    *,
+    revision: str | None = None,
+    token: "str | bool | None" = None,
+    cache_dir: "str | Path | None" = None,
+    force_download: bool = False,
+    local_files_only: bool = False,
+    **options: object,
+) -> Network:
+    """The network saved in a folder, or in a repository of the Hugging Face hub, in evaluation mode.
 
     Args:
-        folder: Written by `save_pretrained`.
+        folder: Written by `save_pretrained`; or "user/name", which `push_to_hub` wrote (`pip install 'continua[hub]'`), where there is no
+            such folder. Of a repository config.json and model.safetensors are read, nothing else, and no code of it is run.
+        revision: Of the repository: a branch, a tag or a commit. This and what follows matter to the hub only.
+        token: Of a user who may read it; None: as `hf auth login` left it.
+        cache_dir: Where fetched files are kept; None: where the hub's own package keeps them.
+        force_download: Fetch the files even if they are there.
+        local_files_only: Fetch nothing: what was fetched before is taken.
         options: Override saved ones: `solver=dict(rtol=1e-4, atol=1e-4)`; `num_classes=4` for a new classifier, as fresh as before
             training, on top of weights that are all loaded; `num_classes=0` for the features before it.
+
+    Returns:
+        The network.
+
+    Raises:
+        ConfigError: There is no such network, a file is damaged or too large, or an option does not exist.
+
+    Example:
+        net = from_pretrained("runs/x/best", num_classes=4)
     """
-    folder = Path(folder)
-    name, saved = read_options(folder)
+    repo = hub_name(folder)
+    hub: Json = dict(token=token, cache_dir=cache_dir, force_download=force_download, local_files_only=local_files_only)
+    folder = Path(folder) if repo is None else hub_files(repo, revision=revision, **hub)
+    name, saved = read_options(folder, whole=repo is None)
     with buildable(name, folder / CONFIG_FILE):
         net = build_model(name, {**saved, **options})
     config = _read_config(folder)
+    if repo is not None:  # its folder is called as the commit: the weights are those of the same
+        hub_files(repo, revision=folder.name, **hub, weights_bytes=_most_bytes(name, saved))
     tensors = upgrade_weights(config, unpacked(folder / WEIGHTS_FILE, config.get(SUM)))
     expected = net.state_dict()
     if options.get("num_classes", saved.get("num_classes")) != saved.get("num_classes"):
@@ -84,9 +109,16 @@ def from_pretrained(folder: "str | Path", **options: object) -> Network:
     return net.eval()
 
 
-def read_options(folder: Path) -> tuple[str, Json]:
-    """The model and its options of a folder that `save_pretrained` wrote."""
-    for name in (CONFIG_FILE, WEIGHTS_FILE):
+def _most_bytes(name: str, saved: Options) -> int:
+    """How large a file of weights can honestly be: eight bytes for each number of the network that was saved."""
+    with torch.device("meta"):
+        whole = build_model(name, saved)
+    return SLACK + 8 * sum(tensor.numel() for tensor in whole.state_dict().values())
+
+
+def read_options(folder: Path, *, whole: bool = True) -> tuple[str, Json]:
+    """The model and its options of a folder that `save_pretrained` wrote; if it is not to be `whole`, the weights may be missing."""
+    for name in (CONFIG_FILE, WEIGHTS_FILE) if whole else (CONFIG_FILE,):
         if not (folder / name).is_file():
             raise ConfigError(f"{folder} has no {name}; expected a folder written by save_pretrained")
     try:

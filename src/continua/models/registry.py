@@ -12,6 +12,7 @@ from continua.files import Json
 from continua.models.bounded import BoundedBuilding
 from continua.models.config import ModelConfig, Options, check_types, option_types, type_words
 from continua.models.extractor import FeatureExtractor
+from continua.models.hub import PREFIX
 from continua.models.network import Network, label_filters
 
 Builder = TypeVar("Builder", bound=Callable[..., Network])
@@ -131,7 +132,8 @@ def create_model(
     """Build a registered model. `net.config` holds its name and every option, and builds the same model again.
 
     Args:
-        name: A name that `list_models()` shows, or one spelled as in a paper; MODEL.TAG for the options of a trained network.
+        name: A name that `list_models()` shows, or one spelled as in a paper; MODEL.TAG for the options of a trained network;
+            "hf-hub:user/name" for a network on the Hugging Face hub, with its weights.
         pretrained: Load trained weights that come with the package; `list_models(pretrained=True)` shows which there are, and
             `model_card(name)` what they were trained on. Options may be changed: `num_classes=4` makes a new classifier.
         features_only: Give a network that ends in a list of maps, the states after its blocks, with `feature_info` about them.
@@ -143,7 +145,11 @@ def create_model(
     """
     if out_indices is not None and not features_only:
         raise ConfigError(f"out_indices={out_indices!r} chooses maps of features_only=True; give both, or use net.forward_intermediates")
-    if pretrained or "." in name:
+    if PREFIX.match(name):
+        from continua.models.pretrained import from_pretrained
+
+        net = from_pretrained(name, **options).train()
+    elif pretrained or "." in name:
         from continua.models.kept import kept_options, load_kept, model_card
 
         net = load_kept(name, **options) if pretrained else build_model(model_card(name).model, {**kept_options(name), **options})

@@ -6,7 +6,8 @@ from continua.report.html import notebook_html, plotly_figure, write_html
 from continua.report.page import Axis, Cell, Column, Figure, Link, Look, Maps, Page, Part, PlusMinus, Series, Table, cell_text, overlaid
 from continua.report.plain import from_plain, to_plain
 from continua.report.results import EARLIER, VERSION, Claim, Entry, Printed, RunOfEntry, Verdict, entry_environment, read_entry
-from continua.report.text import draw_page, markdown, page_from, page_json, show_page, show_table, size_text, write_csv, write_page
+from continua.report.text import draw_page, markdown, page_from, page_json, show_page, size_text, write_csv, write_page
+from continua.showing import show_table
 
 __all__ = [
     "EARLIER",

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from continua.files import write_text, written_whole
 from continua.report.draw import FORMATS, draw_figure
 from continua.report.page import Cell, Figure, Link, Maps, Page, PlusMinus, Table
 from continua.report.plain import from_plain, to_plain
+from continua.showing import show_table
 
 
 def write_page(page: Page, folder: Path, formats: Sequence[str] = ("png",), *, anew: bool = False) -> list[Path]:
@@ -108,28 +108,7 @@ def _rounded(page: Page) -> Page:
 
 # --- the terminal -------------------------------------------------------------------------------------------------------
 
-WIDE = 160  # columns
 MOST_ROWS = 24  # of a page's table
-
-
-def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, text: Sequence[int] = (0,)) -> None:
-    """Print a table; all columns but those in `text` are aligned to the right and never wrapped."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    # A pipe or file has no width: a table squeezed into the usual 80 columns there would be hard to read or search.
-    console = Console(width=None if sys.stdout.isatty() else WIDE)
-    table = RichTable(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for position, column in enumerate(columns):
-        words = position in text
-        table.add_column(Text(column), justify="left" if words else "right", no_wrap=not words, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else str(cell)) for cell in row))
-    console.print(Text(title), style="bold", soft_wrap=True)
-    console.print(table)
-    console.print()
 
 
 def show_page(page: Page) -> None:

@@ -2,12 +2,13 @@
 
 from continua.report import Claim, Printed
 from continua.studies import anodev2, dcn, dcn_figures, features, rknet
-from continua.studies.claims import Tally, claim_above, claim_ahead, claim_that, decided, verdict_text
+from continua.studies.claims import claim_above, claim_ahead, claim_that, decided, verdict_text
 from continua.studies.compare import comparison, in_standard_errors, over_seeds
-from continua.studies.overview import asked_for, counted, report_page, study_states
+from continua.studies.overview import asked_for, report_page, study_states
 from continua.studies.reproduction import Reproduction, ask_kept, keep, reproduce, train_row
 from continua.studies.runs import Runs, sweep_trainer, train_here
 from continua.studies.study import SCALES, STUDIES, Finding, Row, Setting, Study, find_studies, find_study, register_study, smoke
+from continua.tally import Tally, counted
 
 __all__ = [
     "SCALES",

@@ -13,12 +13,12 @@ The interval is the 95 % interval of the mean for this claim alone; Holm's corre
 """
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean, stdev
 
 from continua.report import Claim, Verdict
+from continua.tally import Tally
 
 ALPHA = 0.05
 """The share of claims without substance that a study may decide by chance."""
@@ -100,40 +100,6 @@ def _verdict(claim: Claim, adjusted: float) -> Verdict:
     return "holds" if claim.statistic > (claim.threshold or 0.0) else "fails"
 
 
-# --- counted --------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Tally:
-    """How many claims hold, fail, are undecided and were not run, at a scale."""
-
-    holds: int
-    fails: int
-    undecided: int
-    not_run: int
-    scale: str = ""
-
-    @classmethod
-    def of(cls, claims: Sequence[Claim], scale: str) -> "Tally":
-        """Of these claims."""
-        counts = Counter(claim.verdict for claim in claims)
-        return cls(counts["holds"], counts["fails"], counts["undecided"], counts["not run"], scale)
-
-    def __add__(self, other: "Tally") -> "Tally":
-        sums = (self.holds + other.holds, self.fails + other.fails, self.undecided + other.undecided, self.not_run + other.not_run)
-        return Tally(*sums, self.scale)
-
-    @property
-    def text(self) -> str:
-        """In a few words. At `smoke` nothing is judged: a handful of digits says nothing about a paper."""
-        counts = {"hold": self.holds, "fail": self.fails, "undecided": self.undecided, "not run": self.not_run}
-        if not any(counts.values()):
-            return "shown"
-        if self.scale == "smoke":
-            return "not judged"
-        return ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-
-
 def verdict_text(claims: Sequence[Claim], scale: str) -> str:
     """What became of the claims, in a few words."""
-    return Tally.of(claims, scale).text
+    return Tally.of([claim.verdict for claim in claims], scale).text

@@ -12,10 +12,11 @@ from continua.analysis import curves_over_seeds, runs_page
 from continua.errors import ConfigError, DataError, unknown_name
 from continua.report import Figure, Link, Maps, Page, Part, Printed, Table, cell_text
 from continua.runs import RunView, run_folders, runs_folder
-from continua.studies.claims import Tally, verdict_text
+from continua.studies.claims import verdict_text
 from continua.studies.reproduction import KEPT, Written, largest, study_page, written_studies
 from continua.studies.runs import Places, Wanted, wanted_runs
 from continua.studies.study import SCALES, STUDIES, Study, find_studies
+from continua.tally import Tally, counted
 from continua.train import RunOptions
 
 NOT_RUN = "not run"
@@ -78,19 +79,15 @@ class State:
 
 def tally_of(study: Study, written: Written | None, scale: str = "") -> Tally:
     """The claims of a study, counted, carried out or not."""
-    return Tally(0, 0, 0, study.claims, scale) if written is None else Tally.of(written.entry.claims, written.scale)
+    return Tally(0, 0, 0, study.claims, scale) if written is None else Tally.of([claim.verdict for claim in written.entry.claims], written.scale)
 
 
-def counted(tallies: Iterable[Tally]) -> str:
-    """All claims in a sentence; those of studies at `smoke` are not among them, as nothing is judged there."""
-    total = sum((tally for tally in tallies if tally.scale != "smoke"), Tally(0, 0, 0, 0))
-    return f"Claims: {total.holds} hold, {total.fails} fail, {total.undecided} undecided, {total.not_run} not run."
-
-
-def study_states(scale: str, *, seeds: int | None = None, runs: "Path | None" = None, options: RunOptions) -> list[State]:
-    """Every study that has this scale."""
+def study_states(
+    scale: str, *, studies: Iterable[Study] | None = None, seeds: int | None = None, runs: "Path | None" = None, options: RunOptions
+) -> list[State]:
+    """Every study that has this scale, or those of `studies` that do."""
     places, written = Places(runs, [KEPT], options), written_studies(runs)
-    having = [study for study in STUDIES.values() if scale in study.settings]
+    having = [study for study in (STUDIES.values() if studies is None else studies) if scale in study.settings]
     return [_state(study, scale, seeds, places, written.get(study.id, {})) for study in having]
 
 
