@@ -182,7 +182,10 @@ def test_kept_options_are_those_of_the_commands() -> None:
     assert json.loads(commands.OPTIONS_FILE.read_text("utf-8")) == options_of_all(), "write them anew: python tests/test_cli.py"
 
 
-@pytest.mark.parametrize("words", [["--help"], ["--version"], ["trian"], ["--halp"], ["train", "--frobnicate"], ["reproduce", "--liszt"], ["reproduce", "--list"]])
+@pytest.mark.parametrize(
+    "words",
+    [["--help"], ["--version"], ["trian"], ["--halp"], ["train", "--frobnicate"], ["reproduce", "--liszt"], ["reproduce", "--list"]],
+)
 def test_help_and_wrong_words_are_answered_without_pytorch(words: list[str]) -> None:
     program = f"import sys\nfrom continua.cli import main\ntry:\n    main({words!r})\nfinally:\n    "
     program += "print('torch' in sys.modules, 'numpy' in sys.modules)"

@@ -12,8 +12,8 @@ import continua as ct
 from continua.compat import huggingface
 
 constants = pytest.importorskip("huggingface_hub.constants", reason="pip install 'continua[hub]'")
-from huggingface_hub import PyTorchModelHubMixin  # noqa: E402
 from hub_stand_in import TOKEN, Hub, running_hub  # noqa: E402
+from huggingface_hub import PyTorchModelHubMixin  # noqa: E402
 
 
 @pytest.fixture
@@ -41,7 +41,10 @@ def test_what_is_pushed_is_what_is_loaded(hub: Hub, net: ct.Network, tmp_path: P
     images = torch.rand(2, 3, 16, 16)
     again = ct.from_pretrained("ann/small", cache_dir=tmp_path)
     assert torch.equal(again(images), net(images))
-    assert {line.rpartition("/")[2] for line in hub.asked if line.startswith("GET") and "/resolve/" in line} == {"config.json", "model.safetensors"}
+    assert {line.rpartition("/")[2] for line in hub.asked if line.startswith("GET") and "/resolve/" in line} == {
+        "config.json",
+        "model.safetensors",
+    }
     fresh = ct.create_model("hf-hub:ann/small", pretrained=True, num_classes=7)
     assert fresh(images).shape == (2, 7)
     assert fresh.training

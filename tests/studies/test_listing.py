@@ -98,7 +98,9 @@ def test_studies_stand_in_the_order_of_the_papers() -> None:
 
 def declared() -> dict[str, Any]:
     studies = [
-        dict(id=study.id, title=study.title, printed=study.published, claims=study.claims, scales=[s for s in SCALES if s in study.settings])
+        dict(
+            id=study.id, title=study.title, printed=study.published, claims=study.claims, scales=[s for s in SCALES if s in study.settings]
+        )
         for study in STUDIES.values()
     ]
     return {"scales": list(SCALES), "studies": studies}
@@ -120,7 +122,10 @@ def test_the_quick_list_counts_what_the_full_one_counts(tmp_path: Path, monkeypa
     for state in study_states("cpu", options=RunOptions(progress="off")):
         shown = {scale: entry["claims"] for scale, entry in reproduce._written(state.study.id, None).items()}
         assert shown.keys() == state.written.keys()
-        assert all([claim["verdict"] for claim in shown[scale]] == [claim.verdict for claim in state.written[scale].entry.claims] for scale in shown)
+        assert all(
+            [claim["verdict"] for claim in shown[scale]] == [claim.verdict for claim in state.written[scale].entry.claims]
+            for scale in shown
+        )
 
 
 if __name__ == "__main__":

@@ -114,7 +114,9 @@ class Answer(BaseHTTPRequestHandler):
                 elif item["key"] == "lfsFile":
                     self.server.repos[repo[1]][item["value"]["path"]] = self.server.large[item["value"]["oid"]]
             commit = self.server.commit_of(repo[1])
-            return self.say(200, {"commitUrl": f"{self.server.address}/{repo[1]}/commit/{commit}", "commitOid": commit, "pullRequestUrl": None})
+            return self.say(
+                200, {"commitUrl": f"{self.server.address}/{repo[1]}/commit/{commit}", "commitOid": commit, "pullRequestUrl": None}
+            )
         return self.say(200, {"errors": [], "warnings": []})  # /api/validate-yaml
 
 

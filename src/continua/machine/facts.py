@@ -41,6 +41,7 @@ OPTIONAL = {
     "streamlit": "continua explore",
     "submitit": "continua sweep",
     "tensorboard": "continua train --tensorboard",
+    "huggingface_hub": 'push_to_hub, from_pretrained("user/name")',
     "onnx": "export to ONNX",
     "onnxscript": "export to ONNX",
 }

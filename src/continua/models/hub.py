@@ -59,7 +59,9 @@ def hub_files(
     try:
         if not local_files_only and not hub.constants.HF_HUB_OFFLINE:
             url = hub.hf_hub_url(repo_id, name, revision=revision)
-            _check_size(f"{repo_id}: {name}", hub.get_hf_file_metadata(url, token=token).size, most, JSON_BYTES if weights_bytes is None else None)
+            _check_size(
+                f"{repo_id}: {name}", hub.get_hf_file_metadata(url, token=token).size, most, JSON_BYTES if weights_bytes is None else None
+            )
         path = hub.hf_hub_download(
             repo_id, name, **how, cache_dir=cache_dir, force_download=force_download, local_files_only=local_files_only
         )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import mean, stdev
+from typing import Any
 
 from continua.errors import ConfigError, unknown_name
 from continua.files import Json
@@ -117,7 +118,7 @@ def model_card(name: str) -> ModelCard:
     return known[0]
 
 
-def load_kept(name: str, **options: object) -> Network:
+def load_kept(name: str, **options: Any) -> Network:
     """A trained network that comes with the package, in training mode as every new network is; `options` as for `from_pretrained`."""
     card = model_card(name)
     check_whole(card)

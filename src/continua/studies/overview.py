@@ -79,7 +79,11 @@ class State:
 
 def tally_of(study: Study, written: Written | None, scale: str = "") -> Tally:
     """The claims of a study, counted, carried out or not."""
-    return Tally(0, 0, 0, study.claims, scale) if written is None else Tally.of([claim.verdict for claim in written.entry.claims], written.scale)
+    return (
+        Tally(0, 0, 0, study.claims, scale)
+        if written is None
+        else Tally.of([claim.verdict for claim in written.entry.claims], written.scale)
+    )
 
 
 def study_states(
