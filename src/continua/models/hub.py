@@ -52,7 +52,7 @@ def hub_files(
     local_files_only: bool = False,
     weights_bytes: int | None = None,
 ) -> Path:
-    """Bring config.json, or with `weights_bytes` (how large they may be) also the weights, into the hub's own cache; the folder they are in."""
+    """Bring config.json, or with `weights_bytes` (at most so many) the weights, into the hub's own cache; the folder they are in."""
     hub = _package(f"to load {repo_id} from the Hugging Face hub")
     name, most = (CONFIG_FILE, JSON_BYTES.value) if weights_bytes is None else (WEIGHTS_FILE, min(weights_bytes, DOWNLOAD.value))
     how = dict(revision=revision, token=token)
@@ -148,7 +148,7 @@ def hub_card(net: "Network", repo_id: str, **given: Any) -> str:
         raise ConfigError(f"model_card_kwargs: {wrong[0]!r} is not known; known are {', '.join(CARD_KEYS)}")
     entry = model_entry(net.name) if net.name else None
     size = entry.image_size if entry is not None else 32
-    head = {"library_name": "continua", "pipeline_tag": "image-classification"}
+    head: dict[str, Any] = {"library_name": "continua", "pipeline_tag": "image-classification"}
     head |= {key: given[key] for key in CARD_KEYS if key in given and key not in ("text", "tags")}
     head["tags"] = list(dict.fromkeys([*given.get("tags", ()), "continua", "neural-ode", "image-classification"]))
     text = given.get("text", "Its owner has not yet written down which images it was trained on, how, and how well it does.")
