@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from continua.ode import solve
+from continua.ode import Checkpoint, Gradient, solve
 
 RANKS = 2
 OPTIONS = dict(rtol=1e-6, atol=1e-6)
@@ -19,7 +19,7 @@ OPTIONS = dict(rtol=1e-6, atol=1e-6)
 class Net(nn.Module):
     """A stem, an ODE block and a head."""
 
-    def __init__(self, gradient: str) -> None:
+    def __init__(self, gradient: str | Gradient) -> None:
         super().__init__()
         self.stem, self.field, self.head = (nn.Linear(3, 3, dtype=torch.float64) for _ in range(3))
         self.gradient, self.accepted = gradient, 0
@@ -39,7 +39,7 @@ def images(rank: int) -> Tensor:
 
 def net(gradient: str) -> Net:
     torch.manual_seed(5)
-    return Net(gradient)
+    return Net(Checkpoint(direct_below=0) if gradient == "checkpoint" else gradient)
 
 
 def work(rank: int, meeting: Path, gradients: list[str]) -> None:

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from fields import MapField, PairField, VectorField
+from solves import gradients, loss_of, rand, relative
 from torch import Tensor, nn
 from torch.autograd import gradcheck, gradgradcheck
 from torch.func import functional_call
@@ -13,30 +14,6 @@ from continua.ode.gradients.reversible import COUPLING
 
 EXPLICIT = [name for name, tableau in METHODS.items() if tableau.explicit]
 F64 = torch.float64
-
-
-def rand(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=F64)
-
-
-def loss_of(solution) -> Tensor:
-    """Weighs every number of y1, and of ys where asked, differently."""
-    outputs = []
-    for part in (solution.y1, solution.ys):
-        outputs += [] if part is None else [part] if isinstance(part, Tensor) else [*part]
-    return sum((part * torch.linspace(-1, 2, part.numel(), dtype=part.dtype).view(part.shape)).sum() for part in outputs)
-
-
-def gradients(field: nn.Module, y0, t0, t1, **options) -> tuple[Tensor, ...]:
-    """∂/∂(y0, parameters) of that loss."""
-    single = isinstance(y0, Tensor)
-    leaves = tuple(part.detach().requires_grad_() for part in ((y0,) if single else y0))
-    solution = solve(field, leaves[0] if single else leaves, t0, t1, **options)
-    return torch.autograd.grad(loss_of(solution), (*leaves, *field.parameters()))
-
-
-def relative(found, expected) -> float:
-    return max(float((a - b).norm() / b.norm()) for a, b in zip(found, expected, strict=True))
 
 
 def as_function(field: nn.Module, t0, t1, **options):

@@ -8,7 +8,7 @@ from continua.ode.gradients import Adjoint, Checkpoint, Direct, ForwardPass, Gra
 from continua.ode.implicit import Implicit, ImplicitStepper
 from continua.ode.integration import AcceptedSteps, Integration
 from continua.ode.plain import upgrade_solver_options
-from continua.ode.rate import Rate, broadcast_time, replaying
+from continua.ode.rate import Rate, broadcast_time, replaying, with_graph_size
 from continua.ode.solution import EventLog, Solution, Stats, Status, StepLog
 from continua.ode.solving import solve, solve_with
 from continua.ode.stepper import Attempt, ExplicitStepper, ParameterGradients, Step, Stepper
@@ -50,4 +50,5 @@ __all__ = [
     "solve_with",
     "steady_state",
     "upgrade_solver_options",
+    "with_graph_size",
 ]

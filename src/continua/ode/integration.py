@@ -17,7 +17,7 @@ from continua.ode.control import NextStep
 from continua.ode.dense import DenseOutput, Saver
 from continua.ode.error import error_ratio, first_step, rms
 from continua.ode.rate import Rate, probe, sees_no_numbers
-from continua.ode.solution import Solution, State, Stats, Status, StepLog, Time, failure
+from continua.ode.solution import Solution, State, Stats, Status, StepLog, Time, detached, failure
 from continua.ode.stepper import Attempt, Step, Stepper
 from continua.ode.stops import Stop, Stops
 
@@ -43,6 +43,7 @@ class Integration:
     controlled: int | None = None  # leading components that error control looks at; None: all that f takes
     unit: float = 1.0  # how long a unit of the clock of t0 and t1 is for the user
     first: State | None = None  # f(t0, y0), where it is known already
+    graph_bytes: int = 0  # what autograd holds of one evaluation of f, once it has been probed
     saver: Saver | None = None  # of states at asked times
     dense: DenseOutput | None = None  # of an interpolant for later
     watch: "Watch | None" = None  # for events
@@ -64,12 +65,17 @@ class Integration:
         """The accepted steps, to be iterated over once."""
         return FixedSteps(self) if self.loop is None else self.loop(self)
 
-    def probe(self, gradient: object) -> None:
-        """Evaluate f(t0, y0), and refuse an f whose second evaluation in backward would give wrong gradients."""
+    def probe(self, gradient: object, y0: State | None = None) -> None:
+        """Evaluate f(t0, y0), and refuse an f whose second evaluation in backward would give wrong gradients.
+
+        Given `y0`, whose parts all require gradients, `first` keeps its graph.
+        """
         if torch.compiler.is_compiling():
             return
         self.rate.on_step(0, False)
-        self.first = probe(self.rate, self.t0, self.y0, self.params, str(gradient))
+        start = detached(self.y0) if y0 is None else y0
+        first, self.graph_bytes = probe(self.rate, self.t0, start, self.params, str(gradient))
+        self.first = detached(first) if y0 is None else first
 
     def ratio(self, attempt: Attempt, y: State, per_sample: bool) -> Tensor:
         """The error of an attempt relative to the tolerance: at most 1 is accepted."""
@@ -137,7 +143,13 @@ class AcceptedSteps(ABC):
 
     def detached(self) -> State:
         """The components of y1, then those of ys, without their graph."""
-        return tuple(part.detach() for part in (*self.y, *self.ys))
+        return detached((*self.y, *self.ys))
+
+    def forget_graph(self) -> None:
+        """Go on from the same states without what led to them."""
+        self.y, saver = detached(self.y), self.integration.saver
+        if saver is not None:
+            saver.ys = [list(detached(slot)) for slot in saver.ys]
 
     def solution(self, y1: State | None = None, ys: State | None = None) -> Solution:
         """What the user gets: y1 and ys, connected to y0 and the parameters as the caller did, or as they are."""

@@ -7,7 +7,7 @@ from typing import TypeGuard
 import torch
 from torch import Tensor, nn
 from torch._C._functorch import TransformType, get_interpreter_stack  # pyright: ignore[reportMissingModuleSource]
-from torch.autograd.graph import Node
+from torch.autograd.graph import Node, saved_tensors_hooks
 
 from continua.errors import ConfigError
 from continua.native import is_transforming
@@ -158,38 +158,52 @@ def parameters_of(f: Field, params: Sequence[Tensor] | None) -> tuple[Tensor, ..
     return tuple(unique.values())
 
 
-def probe(rate: Rate, t: Time, y: State, params: tuple[Tensor, ...], gradient: str) -> State:
-    """One evaluation with two questions asked: does f draw random numbers, and does it hide tensors that need gradients?
+def probe(rate: Rate, t: Time, y: State, params: tuple[Tensor, ...], gradient: str) -> tuple[State, int]:
+    """One evaluation, three questions: does f draw random numbers, does it hide tensors that need gradients, how large is its graph?
 
-    Both would give wrong gradients silently: backward evaluates f again, and returns gradients only for the parameters it knows.
-    `gradient` names the one in use.
+    The first two would give wrong gradients silently: backward evaluates f again, and returns gradients only for the parameters it knows.
+    `gradient` names the one in use. Returns f(t, y) with its graph, and the bytes which that holds.
     """
     before = _random_state(rate.device)
-    with torch.enable_grad():
-        k = rate(t, tuple(part.detach() for part in y))
+    k, held = with_graph_size(rate, t, y, params)
     if not torch.equal(before, _random_state(rate.device)):
         raise ConfigError(
             "f draws random numbers (dropout?), so dy/dt is another function at every evaluation; put the dropout outside the field, "
             "or use fixed steps with gradient='direct'"
         )
-    hidden = _hidden_leaves(k, params)
+    hidden = _hidden_leaves(k, (*y, *params))
     if hidden:
         shapes = ", ".join(str(tuple(leaf.shape)) for leaf in hidden[:4])
         raise ConfigError(
             f"f depends on {len(hidden)} tensor(s) that require gradients and that solve was not told about (shapes {shapes}); "
             f"pass them as params=[...], make f an nn.Module that owns them, or use gradient='direct' (now {gradient})"
         )
-    return tuple(part.detach() for part in k)
+    return k, held
+
+
+def with_graph_size(rate: Rate, t: Time, y: State, params: State) -> tuple[State, int]:
+    """f(t, y) with its graph, and the bytes of the tensors that the graph holds for backward, without the parameters."""
+    sizes: dict[int, int] = {}
+
+    def note(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        sizes[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.enable_grad(), saved_tensors_hooks(note, lambda tensor: tensor):
+        k = rate(t, y)
+    known = {param.untyped_storage().data_ptr() for param in params}
+    return k, sum(size for place, size in sizes.items() if place not in known)
 
 
 def _random_state(device: torch.device) -> Tensor:
     return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
 
 
-def _hidden_leaves(k: State, params: tuple[Tensor, ...]) -> list[Tensor]:
-    """Leaves of k's graph that are neither parameters nor reached only through parameters."""
-    known = {id(p) for p in params}
-    leaves = (getattr(node, "variable", None) for node in graph_nodes(k, stop_at=params))
+def _hidden_leaves(k: State, known_to_us: State) -> list[Tensor]:
+    """Leaves of k's graph that are neither the state nor parameters, nor reached only through those."""
+    known = {id(tensor) for tensor in known_to_us}
+    leaves = (getattr(node, "variable", None) for node in graph_nodes(k, stop_at=known_to_us))
     return [leaf for leaf in leaves if leaf is not None and id(leaf) not in known]
 
 

@@ -29,6 +29,11 @@ def put(state: State, rows: Tensor, parts: State) -> State:
     return tuple(full.index_copy(0, rows, part) for full, part in zip(state, parts, strict=True))
 
 
+def detached(parts: Sequence[Tensor]) -> State:
+    """The same states without their graph."""
+    return tuple(part.detach() for part in parts)
+
+
 def zeros_where_none(gradients: Sequence[Tensor | None], like: Sequence[Tensor]) -> State:
     """Gradients or cotangents of what nothing depends on are zeros."""
     return tuple(torch.zeros_like(part) if gradient is None else gradient for gradient, part in zip(gradients, like, strict=True))

@@ -13,7 +13,7 @@ from torch import Tensor
 from continua.compat.torchdiffeq.inputs import Callback, Problem, Tolerance
 from continua.compat.torchdiffeq.state import Parts, State, StateLayout
 from continua.errors import ConfigError
-from continua.ode import Gradient, Integration, ParameterGradients, Rate, Solution, SolverConfig, Stepper
+from continua.ode import Gradient, Integration, ParameterGradients, Rate, Solution, SolverConfig, Stepper, with_graph_size
 
 Norm = Callable[[Any], "Tensor | float"]
 
@@ -48,13 +48,19 @@ class CompatIntegration(Integration):
     def of(cls, integration: Integration, judge: "Judge | None" = None) -> "CompatIntegration":
         return cls(**{field.name: getattr(integration, field.name) for field in fields(Integration)}, judge=judge)
 
-    def probe(self, gradient: object) -> None:
+    def probe(self, gradient: object, y0: Parts | None = None) -> None:
         """Evaluates f(t0, y0), and looks which parameters it reaches. Nothing is refused here."""
-        self.rate.on_step(0, False)
-        with torch.enable_grad():
-            k = self.first or self.rate(self.t0, self.y0)
-        self.first = tuple(part.detach() for part in k)
+        if self.first is None:
+            self.evaluate_first(y0)
+        k = self.first or ()
         self.idle = _not_reached(k, self.params)
+        self.first = k if y0 is not None else tuple(part.detach() for part in k)
+
+    def evaluate_first(self, y0: Parts | None = None) -> Parts:
+        """f(t0, y0) with its graph."""
+        self.rate.on_step(0, False)
+        self.first, self.graph_bytes = with_graph_size(self.rate, self.t0, self.y0 if y0 is None else y0, self.params)
+        return self.first
 
     def ratio(self, attempt: Any, y: Parts, per_sample: bool) -> Tensor:
         if self.judge is None:

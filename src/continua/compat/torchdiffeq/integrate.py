@@ -133,9 +133,8 @@ def _times(given: Any) -> list[float]:
 
 def _choose_first_step(integration: CompatIntegration, judge: Judge, direction: float) -> None:
     t0, y0, rate = float(integration.t0), integration.y0, integration.rate
-    rate.on_step(0, False)
-    integration.first = rate(t0, y0)
-    size = judge.first_step(rate, t0, y0, integration.first, direction, integration.stepper.order)
+    first = integration.evaluate_first()
+    size = judge.first_step(rate, t0, y0, first, direction, integration.stepper.order)
     control = integration.config.control.replace(first_step=size)
     integration.config = integration.config.replace(control=control)
 

@@ -3,7 +3,7 @@
 Rejected steps are never replayed. `segments=k` keeps only the starts of k segments of steps and re-creates one segment at a time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -16,8 +16,12 @@ from continua.ode.gradients.base import Cotangents, ForwardPass, Gradient, Gradi
 from continua.ode.integration import AcceptedSteps, Integration
 from continua.ode.plain import is_whole
 from continua.ode.rate import Rate, broadcast_time
-from continua.ode.solution import Solution, State, Stats, Time, pick, put
+from continua.ode.solution import Solution, State, Stats, Time, detached, pick, put
 from continua.ode.stepper import Inner, ParameterGradients, Step, Stepper, combine
+
+SMALL_GRAPH = 256 * 2**20
+"""Bytes. Where autograd holds no more of all steps together, nothing is taken again: it would cost time and save little."""
+FEWEST_STEPS = 8  # an adaptive solve that has no room for the graphs of this many steps does not begin to keep them
 
 
 @dataclass(frozen=True)
@@ -26,72 +30,113 @@ class Checkpoint(Gradient):
 
     `segments`: None keeps the state before every step; k keeps those at the starts of k segments, and "sqrt" about √steps of them; steps
     between are taken once more in backward.
+
+    `direct_below`: bytes. While the graph of all steps is smaller, it is kept as `Direct` keeps it, and backward evaluates nothing again;
+    a solve that grows past it forgets the graph and goes on with states alone. The size is that of the first evaluation's graph, times the
+    evaluations of accepted steps. None: `SMALL_GRAPH`, 256 MiB; 0: never. It is for explicit steps shared by the batch; with `segments`
+    or `dense` states alone are kept.
     """
 
     kind: ClassVar[str] = "checkpoint"
     exact_times: ClassVar[bool] = True
     segments: "int | Literal['sqrt'] | None" = None
+    direct_below: int | None = None
 
     def __post_init__(self) -> None:
         if self.segments not in (None, "sqrt") and not is_whole(self.segments):
             raise ConfigError(f"Checkpoint(segments={self.segments!r}); expected a whole number of at least 1, 'sqrt' or None")
+        if self.direct_below not in (None, 0) and not is_whole(self.direct_below):
+            raise ConfigError(f"Checkpoint(direct_below={self.direct_below!r}); expected a number of bytes, 0 for never, or None")
 
     def integrate(self, integration: Integration) -> Solution:
-        steps = integration.steps()
         if not integration.differentiable:
-            return steps.run().solution()
+            return integration.steps().run().solution()
         tableau = integration.stepper.tableau
         if not tableau.explicit and (integration.dense is not None or integration.saver is not None):
             text = f"{tableau.name} is implicit and gives gradients of y1 only"
             raise ConfigError(f"{text}; for save_at or dense use an explicit method, or ask for the states under torch.no_grad()")
-        integration.probe(self)
-        return connect(integration, steps, lambda: self._take(integration, steps))
+        limit = self._room(integration)
+        y0 = integration.y0
+        # As in a replay, f sees a state that requires gradients, whether or not y0 does.
+        leaves = tuple(part if part.requires_grad else part.detach().requires_grad_() for part in y0) if limit else None
+        integration.probe(self, leaves)
+        trail = _Trail(self.segments, integration.config.steps, y0)
+        if leaves is None or not _fits(integration, integration.config.steps or FEWEST_STEPS, limit):
+            integration.first = None if integration.first is None else detached(integration.first)
+            steps = integration.steps()
+            return connect(integration, steps, lambda: self._take(integration, steps, iter(steps), trail))
+        integration.y0 = leaves
+        steps = integration.steps()
+        walk = iter(steps)
+        for step in walk:
+            trail.take(step)
+            if integration.config.steps is None and not _fits(integration, trail.count, limit):
+                break
+        else:
+            return steps.solution()
+        integration.y0 = y0
+        steps.forget_graph()
+        return connect(integration, steps, lambda: self._take(integration, steps, walk, trail))
 
-    def _take(self, integration: Integration, steps: AcceptedSteps) -> ForwardPass:
-        checkpoints = _Checkpoints(self.segments, integration.config.steps, integration.y0)
-        replays: list[_Replay] = []
-        for step in steps:
-            checkpoints.take(step)
-            replays.append(_Replay(step.index, step.t, step.t_next, step.rows))
-        starts = [index for index, _ in checkpoints.kept]
+    def _room(self, integration: Integration) -> int:
+        """How many bytes the graph of a solve may hold."""
+        config, keep = integration.config, SMALL_GRAPH if self.direct_below is None else self.direct_below
+        suits = integration.stepper.tableau.explicit and config.control.per == "batch" and not torch.compiler.is_compiling()
+        return keep if suits and self.segments is None and integration.dense is None else 0
+
+    def _take(self, integration: Integration, steps: AcceptedSteps, walk: Iterator[Step], trail: "_Trail") -> ForwardPass:
+        for step in walk:
+            trail.take(step)
         saver = integration.saver
         tape = _Tape(
             integration.rate,
             integration.stepper,
             steps.stats,
-            replays,
-            starts,
+            trail.replays,
+            starts=[index for index, _ in trail.kept],
             whole=self.segments is None,
             saver=saver,
             saves_at_start=_slots_at_start(saver, integration.t0),
             like=[(part.shape, part.dtype) for part in integration.y0],
             t0=integration.t0,
         )
-        kept = tuple(part for _, state in checkpoints.kept for part in state)
+        kept = tuple(part for _, state in trail.kept for part in state)
         return ForwardPass(steps.detached(), kept, tape.backward, tape.again if tape.stepper.tableau.explicit else None)
 
 
-class _Checkpoints:
-    """States at every `stride`-th accepted step; the stride doubles when more are held than the policy allows."""
+def _fits(integration: Integration, steps: int, limit: int) -> bool:
+    return steps * max(1, integration.stepper.evaluations) * integration.graph_bytes <= limit
+
+
+class _Trail:
+    """The accepted steps as backward needs them, and the states at every `stride`-th.
+
+    The stride doubles when more are held than the policy allows.
+    """
 
     def __init__(self, segments: "int | str | None", steps: int | None, y0: State) -> None:
         self.segments = segments
         self.stride = -(-steps // segments) if steps is not None and isinstance(segments, int) else 1
         self.kept: list[tuple[int, State]] = []
-        self.count = 0
+        self.replays: list[_Replay] = []
         self._now = y0  # the whole batch, when only some samples move in a step
         self._whole = segments is None
 
+    @property
+    def count(self) -> int:
+        return len(self.replays)
+
     def take(self, step: Step) -> None:
         if self._whole:
-            self.kept.append((self.count, step.y0))
+            state = detached(step.y0) if torch.is_grad_enabled() else step.y0
+            self.kept.append((self.count, state if self.kept or step.rows is not None else self._now))
         else:
             if self.count % self.stride == 0:
                 self.kept.append((self.count, self._now if step.rows is not None else step.y0))
                 self._thin()
             if step.rows is not None:
                 self._now = put(self._now, step.rows, step.y1)
-        self.count += 1
+        self.replays.append(_Replay(step.index, step.t, step.t_next, step.rows))
 
     def _thin(self) -> None:
         limit = 2 * self.stride if self.segments == "sqrt" else self.segments
