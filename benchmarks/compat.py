@@ -1,11 +1,18 @@
 """torchdiffeq's interface solved by Continua, beside torchdiffeq itself and `continua.solve`, on problems like its own examples.
 
-The same program three times: `odeint` of either library, by dopri5 with the same tolerances and times, and `solve` called directly. States
-and weights are float32. Evaluations are counted inside the field. "compat / solve" is what the interface costs.
+The same program of either library, by dopri5 with the same tolerances and times, and `solve` called directly. States and weights are
+float32. Evaluations are counted inside the field, forward and backward. "compat / solve" is what the interface costs.
+
+`--diffrax PYTHON` adds diffrax, by an interpreter that has it (`benchmarks/diffrax_peer.py` runs in it): its whole solve is one
+compiled program, and the time to compile it is not counted. JAX is at home on accelerators; these are CPU figures.
 """
 
+import json
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,7 +22,7 @@ from torch.nn import functional as nnf
 
 import continua.compat.torchdiffeq as compat
 from _common import machine, medians, options, show_all
-from continua.ode import solve
+from continua.ode import Event, solve
 
 Row = dict[str, Any]
 State = Tensor | tuple[Tensor, ...]
@@ -34,26 +41,16 @@ class Counted(nn.Module):
         raise NotImplementedError
 
 
-class Spiral(Counted):
-    """The small network that learns a spiral: two numbers a sample."""
+class Layers(Counted):
+    """A multilayer perceptron, of y or of a power of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *sizes: int, activation: type[nn.Module] = nn.Tanh, power: int = 1) -> None:
         super().__init__()
-        self.net = nn.Sequential(nn.Linear(2, 50), nn.Tanh(), nn.Linear(50, 2))
+        layers = [layer for a, b in pairwise(sizes) for layer in (nn.Linear(a, b), activation())]
+        self.net, self.power = nn.Sequential(*layers[:-1]), power
 
     def rate(self, t: Tensor, y: Tensor) -> Tensor:
-        return self.net(y**3)
-
-
-class Vectors(Counted):
-    """A multilayer perceptron, as in latent ODEs."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self.net = nn.Sequential(nn.Linear(size, 128), nn.Tanh(), nn.Linear(128, 128), nn.Tanh(), nn.Linear(128, size))
-
-    def rate(self, t: Tensor, y: Tensor) -> Tensor:
-        return self.net(y)
+        return self.net(y**self.power if self.power > 1 else y)
 
 
 class Flow(Counted):
@@ -102,17 +99,20 @@ class Problem:
 
 def problems(quick: bool) -> dict[str, Problem]:
     torch.manual_seed(0)
-    batch = 8 if quick else 64
+    batch, latent, ends = 8 if quick else 64, 20 if quick else 1000, torch.linspace(0, 1, 2)
     return {
-        "spiral, 20 × 2, 10 times": Problem(Spiral(), torch.randn(20, 2), torch.linspace(0, 2, 10), 1e-5),
+        "spiral, 20 × 2, 10 times": Problem(Layers(2, 50, 2, power=3), torch.randn(20, 2), torch.linspace(0, 2, 10), 1e-5),
+        "latent ODE, 1000 × 4, 100 times": Problem(
+            Layers(4, 20, 20, 4, activation=nn.ELU), torch.randn(latent, 4), torch.linspace(0, 6, 100), 1e-5
+        ),
+        "vectors, 64 × 64": Problem(Layers(64, 128, 128, 64), torch.randn(batch, 64), ends, 1e-5),
+        "vectors, 64 × 256": Problem(Layers(256, 128, 128, 256), torch.randn(batch, 256), ends, 1e-5),
         "flow, 512 × (2 + 1)": Problem(Flow(), (torch.randn(8 * batch, 2), torch.zeros(8 * batch, 1)), torch.tensor([1.0, 0.0]), 1e-5),
-        "vectors, 64 × 64": Problem(Vectors(64), torch.randn(batch, 64), torch.linspace(0, 1, 2), 1e-5),
-        "vectors, 64 × 256": Problem(Vectors(256), torch.randn(batch, 256), torch.linspace(0, 1, 2), 1e-5),
-        "maps, 64 × 64 × 6 × 6": Problem(Maps(), torch.randn(batch, 64, 6, 6), torch.linspace(0, 1, 2), 1e-3),
+        "ODE-Net on digits, 64 × 64 × 6 × 6": Problem(Maps(), torch.randn(batch, 64, 6, 6), ends, 1e-3),
     }
 
 
-def direct(p: Problem, **keywords: Any) -> Any:
+def by_solve(p: Problem, **keywords: Any) -> Any:
     """The states by `solve`, put together as `odeint` gives them."""
     times = p.t.tolist()
     solution = solve(p.f, p.y0, times[0], times[-1], rtol=p.tolerance, atol=p.tolerance, save_at=times[1:-1] or None, **keywords)
@@ -125,30 +125,26 @@ def direct(p: Problem, **keywords: Any) -> Any:
 
 def cases(p: Problem) -> dict[str, Callable[[], Any]]:
     keywords = dict(rtol=p.tolerance, atol=p.tolerance, method="dopri5")
-    every = {
-        "solve, direct": lambda: direct(p, gradient="direct"),
-        "compat odeint": lambda: compat.odeint(p.f, p.y0, p.t, **keywords),
-        "torchdiffeq odeint": lambda: torchdiffeq.odeint(p.f, p.y0, p.t, **keywords),
-        "solve, checkpoint": lambda: direct(p),
-        "compat odeint_adjoint": lambda: compat.odeint_adjoint(p.f, p.y0, p.t, **keywords),
-        "torchdiffeq odeint_adjoint": lambda: torchdiffeq.odeint_adjoint(p.f, p.y0, p.t, **keywords),
+    return {
+        "solve": lambda: by_solve(p),
+        "compat": lambda: compat.odeint_adjoint(p.f, p.y0, p.t, **keywords),
+        "odeint": lambda: torchdiffeq.odeint(p.f, p.y0, p.t, **keywords),
+        "odeint_adjoint": lambda: torchdiffeq.odeint_adjoint(p.f, p.y0, p.t, **keywords),
     }
-    # A flow makes leaves of its own inside f, which `solve` refuses to replay since it cannot know them from forgotten parameters.
-    return {name: case for name, case in every.items() if name != "solve, checkpoint" or isinstance(p.y0, Tensor)}
 
 
-def forward(repeats: int, quick: bool) -> list[Row]:
+def forward(repeats: int, quick: bool, peer: Row) -> list[Row]:
     """One solve without gradients."""
     rows = []
     for name, p in problems(quick).items():
+        chosen = {key: case for key, case in cases(p).items() if key != "odeint_adjoint"}
         with torch.no_grad():
-            chosen = {key: case for key, case in cases(p).items() if key in ("solve, direct", "compat odeint", "torchdiffeq odeint")}
-            rows += table(name, p, chosen, medians(chosen, repeats), "compat odeint")
+            rows.append(table_row(name, p, chosen, medians(chosen, repeats), peer))
     return rows
 
 
-def backward(repeats: int, quick: bool) -> list[Row]:
-    """One solve with its backward pass."""
+def backward(repeats: int, quick: bool, peer: Row) -> list[Row]:
+    """One solve with its backward pass, by the default gradient."""
     rows = []
     for name, p in problems(quick).items():
 
@@ -157,34 +153,64 @@ def backward(repeats: int, quick: bool) -> list[Row]:
             p.end(case()).backward()
 
         chosen = {key: (lambda case=case, step=step: step(case)) for key, case in cases(p).items()}
-        rows += table(name, p, chosen, medians(chosen, repeats), "compat odeint_adjoint")
+        rows.append(table_row(name, p, chosen, medians(chosen, repeats), peer))
     return rows
 
 
-def table(name: str, p: Problem, chosen: dict[str, Callable[[], Any]], seconds: dict[str, float], against: str) -> list[Row]:
-    rows = []
+def table_row(name: str, p: Problem, chosen: dict[str, Callable[[], Any]], seconds: dict[str, float], peer: Row) -> Row:
+    row: Row = {"problem": name}
     for case, run in chosen.items():
         p.f.calls = 0
         run()
-        twin = {"compat odeint": "solve, direct", "compat odeint_adjoint": "solve, checkpoint"}.get(case)
-        row: Row = {"problem": name, "solver": case, "evaluations": p.f.calls, "ms": 1e3 * seconds[case]}
-        row[f"× {against}"] = seconds[case] / seconds[against]
-        row["compat / solve"] = seconds[case] / seconds[twin] if twin in seconds else ""
-        rows.append(row)
-    return rows
+        row |= {f"{case}, evaluations": p.f.calls, f"{case}, ms": 1e3 * seconds[case]}
+    for case in chosen.keys() - {"solve", "compat"}:
+        row[f"faster than {case}"] = seconds[case] / seconds["compat"]
+    row["compat / solve"] = seconds["compat"] / seconds["solve"]
+    row["diffrax, ms"] = peer.get(name, "")
+    return dict(sorted(row.items(), key=lambda item: (item[0] != "problem", "," not in item[0])))
+
+
+def events(repeats: int, quick: bool) -> list[Row]:
+    """What an event costs on a convolutional field: looked for and never there, or once there and noted."""
+    p = problems(quick)["ODE-Net on digits, 64 × 64 × 6 × 6"]
+    y0 = p.y0 if isinstance(p.y0, Tensor) else p.y0[0]
+    never, once = (Event(lambda t, y, at=at: y.mean() * 0 + t - at, terminal=False) for at in (-1.0, 0.45))
+    cases = {
+        name: (lambda event=event: solve(p.f, y0, 0.0, 1.0, rtol=p.tolerance, atol=p.tolerance, event=event))
+        for name, event in (("no event", None), ("an event that never happens", never), ("an event that happens once", once))
+    }
+    with torch.no_grad():
+        seconds = medians(cases, repeats)
+        steps = {name: case().stats.accepted + case().stats.rejected for name, case in cases.items()}
+    base = seconds["no event"]
+    return [
+        {"solve with": name, "steps": steps[name], "ms": 1e3 * each, "% of a step": 100 * (each - base) / (base / steps["no event"])}
+        for name, each in seconds.items()
+    ]
+
+
+def diffrax_rows(python: str | None, repeats: int) -> dict[str, Row]:
+    """Milliseconds of diffrax by problem: forward, and forward with backward. Nothing without an interpreter that has it."""
+    if python is None:
+        return {"forward": {}, "backward": {}, "about": {}}
+    command = [python, str(Path(__file__).with_name("diffrax_peer.py")), str(repeats)]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 def main() -> None:
     parser = options(__doc__, repeats=15)
     parser.add_argument("--quick", action="store_true", help="small batches, three rounds: does it run, not what it costs")
+    parser.add_argument("--diffrax", metavar="PYTHON", help="an interpreter that has jax and diffrax")
     chosen = parser.parse_args()
     torch.set_num_threads(chosen.threads)
     repeats = 3 if chosen.quick else chosen.repeats
+    peer = diffrax_rows(chosen.diffrax, repeats)
     tables = {
-        "1. forward, no gradient": forward(repeats, chosen.quick),
-        "2. forward and backward": backward(repeats, chosen.quick),
+        "forward, no gradient": forward(repeats, chosen.quick, peer["forward"]),
+        "forward and backward": backward(repeats, chosen.quick, peer["backward"]),
+        "an event on a convolutional field": events(repeats, chosen.quick),
     }
-    show_all(tables, machine("torchdiffeq"), chosen.json)
+    show_all(tables, {**machine("torchdiffeq"), **peer["about"]}, chosen.json)
 
 
 if __name__ == "__main__":

@@ -153,7 +153,7 @@ def overhead(batch: int, repeats: int) -> list[Row]:
 # Solver, and the RMS of ∂L/∂y1. The continuous adjoint holds its tolerances against the gradient's own size: at 1 they bite, while a
 # loss that is a mean over images and pixels (1e-5) lets it take the longest steps it likes. The others do the same work at any size.
 TRAINING: dict[str, tuple[Callable[[Field, Tensor], Tensor], float]] = {
-    "continua checkpoint": (lambda f, y: ours(f, y), 1.0),
+    "continua checkpoint": (lambda f, y: ours(f, y, gradient=Checkpoint(direct_below=0)), 1.0),
     "continua checkpoint, segments=1": (lambda f, y: ours(f, y, gradient=Checkpoint(segments=1)), 1.0),
     "continua direct": (lambda f, y: ours(f, y, gradient="direct"), 1.0),
     "continua reversible": (lambda f, y: ours(f, y, gradient="reversible"), 1.0),
@@ -209,7 +209,7 @@ def memory_of_training(batch: int) -> dict[str, float]:
 
 GRADIENTS: dict[str, Callable[[Field, Tensor, int], Tensor]] = {
     "continua direct": lambda f, y, n: ours(f, y, method="rk4", steps=n, gradient="direct"),
-    "continua checkpoint": lambda f, y, n: ours(f, y, method="rk4", steps=n),
+    "continua checkpoint": lambda f, y, n: ours(f, y, method="rk4", steps=n, gradient=Checkpoint(direct_below=0)),
     'continua segments="sqrt"': lambda f, y, n: ours(f, y, method="rk4", steps=n, gradient=Checkpoint(segments="sqrt")),
     "continua reversible": lambda f, y, n: ours(f, y, method="rk4", steps=n, gradient="reversible"),
     "continua adjoint": lambda f, y, n: ours(f, y, method="rk4", steps=n, gradient="adjoint"),

@@ -1,6 +1,6 @@
 """What combines with what: filters × integrators × gradients, each built from configuration alone and trained for a step.
 
-The only exclusions are those of SolverConfig (a step per sample has no reversible or adjoint gradient); batch statistics per step, which
+The only exclusions are those of SolverConfig (a step per sample has no adjoint gradient); batch statistics per step, which
 allow Euler steps only, are in test_coupled.py. Each is refused when the network is built, with its reason.
 """
 
@@ -28,7 +28,7 @@ INTEGRATORS = {
 }
 GRADIENTS = ("direct", "checkpoint", "reversible", "adjoint")
 EVERY = list(itertools.product(FILTERS, INTEGRATORS, GRADIENTS))
-REFUSED = {("dopri5 per sample", "reversible"), ("dopri5 per sample", "adjoint")}
+REFUSED = {("dopri5 per sample", "adjoint")}
 
 
 def network(filters: str, integrator: str, gradient: str):

@@ -16,15 +16,15 @@ EXPLICIT = [name for name, tableau in METHODS.items() if tableau.explicit]
 F64 = torch.float64
 
 
-def as_function(field: nn.Module, t0, t1, **options):
-    """(y0, *parameters) -> y1, as gradcheck wants it, and the parameters."""
+def as_function(field: nn.Module, t0, t1, of=lambda solution: solution.y1, **options):
+    """(y0, *parameters) -> y1, or what else is taken `of` a solution, as gradcheck wants it, and the parameters."""
     names = [name for name, _ in field.named_parameters()]
 
-    def end(y0: Tensor, *params: Tensor) -> Tensor:
+    def end(y0: Tensor, *params: Tensor):
         def f(t: Tensor, y: Tensor) -> Tensor:
             return functional_call(field, dict(zip(names, params, strict=True)), (t, y))
 
-        return solve(f, y0, t0, t1, params=params, **options).y1
+        return of(solve(f, y0, t0, t1, params=params, **options))
 
     return end, tuple(p.detach().clone().requires_grad_() for p in field.parameters())
 
@@ -406,10 +406,45 @@ def test_an_unused_parameter_gets_no_gradient_and_stops_nothing():
     assert field.in_time.grad is not None
 
 
-@pytest.mark.parametrize("options", [dict(save_at=[0.5]), dict(dense=True)])
-def test_reversible_refuses_states_inside_under_grad(options):
+def test_reversible_keeps_no_steps_for_an_interpolant():
     with pytest.raises(ConfigError, match="reversible"):
-        solve(VectorField(), rand(2, 3), 0.0, 1.0, gradient="reversible", **options)
+        solve(VectorField(), rand(2, 3), 0.0, 1.0, gradient="reversible", dense=True)
+
+
+# Steps that no error chooses, so that finite differences see the same ones; rows that leave at different times.
+BY_ITSELF = dict(control=StepControl("sample", first_step=0.3, max_step=0.3), rtol=1e3, atol=1e3)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(t1=1.3, steps=3, method="rk4"),
+        dict(t1=1.3, steps=3),
+        dict(t1=1.3, **BY_ITSELF),
+        dict(t1=torch.tensor([1.3, 0.7], dtype=F64), save_at=torch.tensor([[0.0, 0.4, 1.3], [0.1, 0.6, 0.7]], dtype=F64).T, **BY_ITSELF),
+        dict(t1=torch.tensor([1.3, 0.7], dtype=F64), steps=3, save_at=torch.tensor([[0.0, 0.4, 1.3], [0.1, 0.6, 0.7]], dtype=F64).T),
+    ],
+    ids=["rk4", "dopri5", "per sample", "per sample, ends apart", "batch, ends apart"],
+)
+def test_reversible_passes_gradcheck_at_asked_times(options):
+    field, y0 = VectorField(2, 3), rand(2, 2).requires_grad_()
+    options = dict(save_at=torch.tensor([0.0, 0.4, 0.5, 1.3], dtype=F64)) | options
+    both = dict(gradient="reversible", of=lambda solution: (solution.y1, solution.ys))
+    end, params = as_function(field, 0.0, options.pop("t1"), **both, **options)
+    assert gradcheck(end, (y0, *params))
+
+
+def test_reversible_solves_a_sample_as_if_it_were_alone():
+    field, y0 = VectorField(), rand(3, 3) * torch.tensor([[1.0], [5.0], [20.0]], dtype=F64)
+    options = dict(control="sample", gradient="reversible", rtol=1e-7, atol=1e-7, save_at=[0.3, 4.0])
+    together = solve(field, y0, 0.0, 4.0, **options)
+    assert len(set(together.stats.accepted.tolist())) > 1
+    for row in range(3):
+        alone = solve(field, y0[row : row + 1], 0.0, 4.0, **options)
+        assert torch.allclose(alone.ys, together.ys[:, row : row + 1], rtol=1e-12)
+        assert (alone.stats.nfe, alone.stats.accepted) == (together.stats.nfe[row], together.stats.accepted[row])
+    exact = gradients(field, y0, 0.0, 4.0, **{**options, "gradient": "checkpoint"})
+    assert relative(gradients(field, y0, 0.0, 4.0, **options), exact) < 1e-4
 
 
 def test_reversible_gives_saved_states_where_no_gradient_is_asked():

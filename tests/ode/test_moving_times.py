@@ -33,15 +33,13 @@ def test_two_midpoint_steps_have_the_end_time_derivative_of_two_midpoint_steps()
 @pytest.mark.parametrize("control", ["batch", "sample"])
 @pytest.mark.parametrize("each", [False, True])
 def test_fixed_steps_are_functions_of_both_ends(gradient, method, control, each):
-    if gradient == "reversible" and control == "sample":
-        pytest.skip("refused")
     field, y0 = VectorField(2, 3).requires_grad_(False), torch.randn(2, 2, dtype=F64)
     t0, t1 = (time(0.1, 0.3), time(1.4, -0.8)) if each else (time(0.1), time(1.4))
     assert gradcheck(lambda a, b: solve(field, y0, a, b, method=method, steps=2, control=control, gradient=gradient).y1, (t0, t1))
     assert gradcheck(lambda b: solve(field, y0, 0.2, b, method=method, steps=2, control=control, gradient=gradient).y1, (t1,))
 
 
-@pytest.mark.parametrize("gradient", ["direct", "checkpoint"])
+@pytest.mark.parametrize("gradient", EXACT)
 def test_states_inside_fixed_steps_are_functions_of_both_ends_and_of_their_times(gradient):
     field, y0 = VectorField(2, 3).requires_grad_(False), torch.randn(2, 2, dtype=F64, requires_grad=True)
     times = time(0.25, 0.6, 1.3)
@@ -50,7 +48,8 @@ def test_states_inside_fixed_steps_are_functions_of_both_ends_and_of_their_times
         return solve(field, y0, t0, t1, method="rk4", steps=2, save_at=times, gradient=gradient).ys
 
     assert gradcheck(saved, (y0, time(0.1), time(1.4), times))
-    assert gradgradcheck(saved, (y0, time(0.1), time(1.4), times))
+    if gradient != "reversible":
+        assert gradgradcheck(saved, (y0, time(0.1), time(1.4), times))
 
 
 def test_an_implicit_step_is_a_function_of_its_ends():

@@ -191,10 +191,9 @@ def test_broadcast_time_reaches_over_every_dimension_but_the_batch():
     assert (broadcast_time(torch.arange(3.0), torch.ones(3, 4, 5)) * torch.ones(3, 4, 5))[2].eq(2).all()
 
 
-@pytest.mark.parametrize("gradient", ["reversible", "adjoint"])
-def test_gradients_that_need_one_clock_are_refused_per_sample(gradient):
+def test_a_gradient_that_needs_one_clock_is_refused_per_sample():
     with pytest.raises(ConfigError, match="control='sample'"):
-        solve(swing, pendulums(2), 0.0, 1.0, control="sample", gradient=gradient)
+        solve(swing, pendulums(2), 0.0, 1.0, control="sample", gradient="adjoint")
 
 
 def test_recorded_steps_name_their_sample():

@@ -2,13 +2,14 @@
 
 from continua.ode.config import SolverConfig
 from continua.ode.control import StepControl
-from continua.ode.events import Event, steady_state
+from continua.ode.dense import between
+from continua.ode.events import Event, Watch, steady_state
 from continua.ode.forcing import Forcing
 from continua.ode.gradients import Adjoint, Checkpoint, Direct, ForwardPass, Gradient, Reversible, connect
 from continua.ode.implicit import Implicit, ImplicitStepper
 from continua.ode.integration import AcceptedSteps, Integration
 from continua.ode.plain import upgrade_solver_options
-from continua.ode.rate import Rate, broadcast_time, replaying, with_graph_size
+from continua.ode.rate import Rate, broadcast_time, graph_nodes, hidden_leaves, replaying, with_graph_size
 from continua.ode.solution import EventLog, Solution, Stats, Status, StepLog
 from continua.ode.solving import solve, solve_with
 from continua.ode.stepper import Attempt, ExplicitStepper, ParameterGradients, Step, Stepper
@@ -42,9 +43,13 @@ __all__ = [
     "StepLog",
     "Stepper",
     "Tableau",
+    "Watch",
+    "between",
     "broadcast_time",
     "connect",
     "find_method",
+    "graph_nodes",
+    "hidden_leaves",
     "replaying",
     "solve",
     "solve_with",

@@ -119,7 +119,7 @@ class AcceptedSteps(ABC):
                 yield step
                 continue
             t_next = float(stop[1])
-            attempt = p.stepper.step(p.rate, step.t, t_next, step.y0, step.stages[0] if p.stepper.tableau.explicit else None)
+            attempt = p.stepper.shortened(p.rate, step, t_next)
             self.y, self.status = attempt.y1, (Status.STOPPED,) * p.batch
             yield replace(step, t_next=t_next, y1=attempt.y1, stages=attempt.stages)
             self.stop(t_next, p.rate.calls - calls + (p.first is not None))

@@ -171,7 +171,7 @@ def probe(rate: Rate, t: Time, y: State, params: tuple[Tensor, ...], gradient: s
             "f draws random numbers (dropout?), so dy/dt is another function at every evaluation; put the dropout outside the field, "
             "or use fixed steps with gradient='direct'"
         )
-    hidden = _hidden_leaves(k, (*y, *params))
+    hidden = hidden_leaves(k, (*y, *params))
     if hidden:
         shapes = ", ".join(str(tuple(leaf.shape)) for leaf in hidden[:4])
         raise ConfigError(
@@ -200,10 +200,10 @@ def _random_state(device: torch.device) -> Tensor:
     return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
 
 
-def _hidden_leaves(k: State, known_to_us: State) -> list[Tensor]:
+def hidden_leaves(k: State, given: State) -> list[Tensor]:
     """Leaves of k's graph that are neither the state nor parameters, nor reached only through those."""
-    known = {id(tensor) for tensor in known_to_us}
-    leaves = (getattr(node, "variable", None) for node in graph_nodes(k, stop_at=known_to_us))
+    known = {id(tensor) for tensor in given}
+    leaves = (getattr(node, "variable", None) for node in graph_nodes(k, stop_at=given))
     return [leaf for leaf in leaves if leaf is not None and id(leaf) not in known]
 
 

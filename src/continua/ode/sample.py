@@ -27,11 +27,12 @@ class _ActiveSamples:
     t1: Tensor
     h: Tensor
     y: State
-    first: State
+    first: State | None  # None: not known yet, to be evaluated by the step
 
     def keep(self, which: Tensor) -> "_ActiveSamples":
         kept = which.nonzero().flatten()
-        return _ActiveSamples(self.rows[kept], self.t[kept], self.t1[kept], self.h[kept], pick(self.y, kept), pick(self.first, kept))
+        first = None if self.first is None else pick(self.first, kept)
+        return _ActiveSamples(self.rows[kept], self.t[kept], self.t1[kept], self.h[kept], pick(self.y, kept), first)
 
 
 class SampleCounts:
@@ -47,7 +48,7 @@ class SampleCounts:
 
 
 class SampleSteps(AcceptedSteps):
-    """Adaptive, each sample for itself. Times are (batch,) in float64. Needs a FSAL stepper."""
+    """Adaptive, each sample for itself. Times are (batch,) in float64."""
 
     def __init__(self, integration: Integration) -> None:
         self.counts = SampleCounts(integration.batch, integration.rate.device)
@@ -85,7 +86,7 @@ class SampleSteps(AcceptedSteps):
             # One exchange with the device per step.
             flags = [accept.any(), accept.all(), (arrived | stuck).any(), stuck.any(), undefined.any()]
             moved, all_moved, leaving, failing, lost = torch.stack(flags).tolist()
-            if lost and (hopeless := not_finite(active.first)):  # an undefined rate of change stays undefined
+            if lost and (hopeless := not_finite(attempt.stages[0])):  # an undefined rate of change stays undefined
                 stuck = stuck.index_fill(0, torch.tensor(hopeless, device=stuck.device), True)
                 leaving = failing = True
             if moved:
@@ -97,7 +98,7 @@ class SampleSteps(AcceptedSteps):
                     arrived, leaving, landed = arrived | stopped, True, landed & ~stopped
                     self._mark(active.rows[stopped])
                 yield step
-                active = _advance(active, step, moving)
+                active = _advance(active, step, moving, p.stepper.next_first(Attempt(step.y1, step.stages, None)))
             if resume is not None and jump is not None:  # cut short by a stop: that says nothing about the next step
                 h = torch.where(landed & (active.h.abs() > h.abs()), active.h, h)
                 active = self._go_on(active, landed & ~arrived, resume, jump)
@@ -119,7 +120,7 @@ class SampleSteps(AcceptedSteps):
         """Samples that have landed on a stop start again behind it; where f jumps, with a new first stage."""
         t, first = torch.where(landed, resume, active.t), active.first
         rows = (landed & jump).nonzero().flatten()
-        if len(rows):
+        if len(rows) and first is not None:
             first = put(first, rows, self.integration.rate(t[rows], pick(active.y, rows)))
             self.counts.nfe[active.rows[rows]] += 1
         return _ActiveSamples(active.rows, t, active.t1, active.h, active.y, first)
@@ -128,7 +129,7 @@ class SampleSteps(AcceptedSteps):
         p, config = self.integration, self.integration.config
         rows = torch.arange(p.batch, device=p.rate.device)
         t, t1 = (torch.as_tensor(x, dtype=torch.float64, device=p.rate.device).expand(p.batch) for x in (p.t0, p.t1))
-        first = p.rate(t, p.y0) if p.first is None else p.first
+        first = p.rate(t, p.y0[: p.rate.width]) if p.first is None else p.first
         self.counts.nfe += 1
         if config.control.first_step is None:
             h = first_step(p, first, per_sample=True)
@@ -146,8 +147,8 @@ class SampleSteps(AcceptedSteps):
             return Step(index, active.t, t_next, active.y, attempt.y1, attempt.stages, active.rows)
         y, t, t_next = pick(active.y, moving), active.t[moving], t_next[moving]
         if torch.is_grad_enabled() and any(part.requires_grad for part in attempt.y1):
-            attempt = p.stepper.step(p.rate, t, t_next, y, pick(active.first, moving))
-            self.counts.nfe[active.rows[moving]] += len(attempt.stages) - 1
+            attempt = p.stepper.step(p.rate, t, t_next, y, pick(attempt.stages[0], moving))
+            self.counts.nfe[active.rows[moving]] += p.stepper.evaluations
             return Step(index, t, t_next, y, attempt.y1, attempt.stages, active.rows[moving])
         stages = [pick(stage, moving) for stage in attempt.stages]
         return Step(index, t, t_next, y, pick(attempt.y1, moving), stages, active.rows[moving])
@@ -156,9 +157,9 @@ class SampleSteps(AcceptedSteps):
         """The step taken again, by some of its rows only until an event."""
         p = self.integration
         t_next = torch.where(which, until, torch.as_tensor(step.t_next))
-        attempt = p.stepper.step(p.rate, step.t, t_next, step.y0, step.stages[0])
+        attempt = p.stepper.shortened(p.rate, step, t_next)
         rows = slice(None) if step.rows is None else step.rows
-        self.counts.nfe[rows] += len(attempt.stages) - 1
+        self.counts.nfe[rows] += p.stepper.evaluations
         return Step(step.index, step.t, t_next, step.y0, attempt.y1, attempt.stages, step.rows)
 
     def _mark(self, rows: Tensor) -> None:
@@ -176,7 +177,7 @@ class SampleSteps(AcceptedSteps):
         counts.last_step[rows] = h
         counts.accepted[rows] += accept
         counts.rejected[rows] += ~accept
-        counts.nfe[rows] += self.integration.stepper.evaluations
+        counts.nfe[rows] += self.integration.stepper.evaluations + (active.first is None)
         if self.integration.config.record_steps:
             self._log.append(torch.stack([part.double() for part in (rows, active.t, h, ratio, accept)]))
 
@@ -186,7 +187,10 @@ class SampleSteps(AcceptedSteps):
     def _give_up(self, status: Status, failed: _ActiveSamples, finite: Tensor) -> None:
         """`finite` tells whose last trial had a finite error; the reason is also sought in f at the last good state."""
         with torch.no_grad():
-            bad = {*not_finite(self.integration.rate(failed.t, failed.y)), *(~finite).nonzero().flatten().tolist()}
+            bad = {
+                *not_finite(self.integration.rate(failed.t, failed.y[: self.integration.rate.width])),
+                *(~finite).nonzero().flatten().tolist(),
+            }
         rows = failed.rows.tolist()
         reasons = {row: Status.NON_FINITE if i in bad else status for i, row in enumerate(rows)}
         if self.integration.config.on_failure == "raise":
@@ -207,9 +211,11 @@ def _spread(which: Tensor, moving: Tensor | None, like: Tensor) -> Tensor:
     return which if moving is None else torch.zeros_like(like).index_copy(0, moving, which)
 
 
-def _advance(active: _ActiveSamples, step: Step, moving: Tensor | None) -> _ActiveSamples:
-    last, t_next = step.stages[-1], torch.as_tensor(step.t_next)
+def _advance(active: _ActiveSamples, step: Step, moving: Tensor | None, first: State | None) -> _ActiveSamples:
+    """`first` is the first stage of the step that follows this one, where it is known."""
+    t_next = torch.as_tensor(step.t_next)
     if moving is None:
-        return _ActiveSamples(active.rows, t_next, active.t1, active.h, step.y1, last)
-    y, first = put(active.y, moving, step.y1), put(active.first, moving, last)
-    return _ActiveSamples(active.rows, active.t.index_copy(0, moving, t_next), active.t1, active.h, y, first)
+        return _ActiveSamples(active.rows, t_next, active.t1, active.h, step.y1, first)
+    y, t = put(active.y, moving, step.y1), active.t.index_copy(0, moving, t_next)
+    first = None if first is None or active.first is None else put(active.first, moving, first)
+    return _ActiveSamples(active.rows, t, active.t1, active.h, y, first)

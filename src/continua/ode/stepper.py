@@ -91,6 +91,10 @@ class Stepper(ABC):
         """The first stage of the step that follows an accepted one, where it is known already."""
         return None
 
+    def shortened(self, rate: Rate, step: Step, t_next: Time) -> Attempt:
+        """An accepted step, taken again from its start to an earlier time."""
+        return self.step(rate, step.t, t_next, step.y0, step.stages[0] if self.tableau.explicit else None)
+
     def stages(self, rate: Rate, t: Time, t_next: Time, y: State) -> list[State]:
         """The stages that the new state depends on, without those for the error estimate or the next step alone."""
         raise ConfigError(f"{type(self).__name__} cannot take a step again from its start; use gradient='direct'")

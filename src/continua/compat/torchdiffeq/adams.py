@@ -15,7 +15,7 @@ import torch
 from continua.compat.torchdiffeq.grid import GridRate, carrier
 from continua.compat.torchdiffeq.state import Parts, moved, weighted
 from continua.errors import ConfigError, ContinuaWarning
-from continua.ode import Attempt, ExplicitStepper, Rate, Stepper, find_method
+from continua.ode import Attempt, ExplicitStepper, Rate, Step, Stepper, between, find_method
 
 LEAST_ORDER, MOST_ORDER = 4, 12
 
@@ -62,6 +62,10 @@ class AdamsStepper(Stepper):
             mean = self._adams(rate, t_next, h, y, length)
         y1 = moved(y, h, mean)
         return Attempt(y1, [slope, mean, rate(t_next, y1) if self._cubic else mean], None)
+
+    def shortened(self, rate: Rate, step: Step, t_next: Any) -> Attempt:
+        """The state on the interpolant: the formula belongs to the grid, and a shorter step would not be one of its own."""
+        return Attempt(between(self.tableau, step, float((t_next - step.t) / step.h)), step.stages, None)
 
     def _adams(self, rate: Rate, t_next: Any, h: Any, y: Parts, length: Any) -> Parts:
         """The mean slope over the step."""

@@ -1,12 +1,14 @@
-"""Solves that end where a function of time and state crosses zero.
+"""Solves that end where a function of time and state crosses zero, by the events of `continua.solve`.
 
-The crossing is found on the interpolant of the step in which the sign changes, by halving; its time t* and state then get the gradient of
-the implicit function theorem, dt* = −(∂c/∂y dy + ∂c/∂p dp) / (∂c/∂t + ∂c/∂y f).
+`linked` then gives the time t* and the state the gradient of the implicit function theorem,
+
+    dt* = −(∂c/∂y dy + ∂c/∂p dp) / (∂c/∂t + ∂c/∂y f).
+
+It stands apart since `odeint_event` may be handed the result of any `odeint_interface`, also of one that is not ours.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from math import ceil, log2
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -14,10 +16,10 @@ from torch import Tensor
 
 from continua.compat.torchdiffeq.hooks import CompatIntegration
 from continua.compat.torchdiffeq.inputs import BadInput, Problem
-from continua.compat.torchdiffeq.integrate import integrate, make_plan, strictest
-from continua.compat.torchdiffeq.state import Function, Parts, State, moved
+from continua.compat.torchdiffeq.integrate import make_plan
+from continua.compat.torchdiffeq.state import Function, Parts, State, StateLayout, moved
 from continua.errors import SolverError
-from continua.ode import AcceptedSteps, Step
+from continua.ode import Event, Watch
 
 EventFunction = Callable[[Tensor, State], Tensor]
 MOST_GRID_STEPS = 20_000
@@ -42,13 +44,8 @@ def integrate_until(problem: Problem, event_fn: EventFunction) -> tuple[Tensor, 
     event_fn = combined(event_fn, problem.t[0].detach(), problem.y0)
     if problem.method.on_grid and problem.params is None and problem.t.requires_grad:
         problem = _with_fixed_start(problem)
-    replayed = problem.params is not None and torch.is_grad_enabled()
-    with torch.set_grad_enabled(torch.is_grad_enabled() and not replayed):
-        time, state = _search(problem, event_fn)
+    time, state = _search(problem, event_fn)
     event_t = torch.tensor(time, dtype=torch.float64, device=problem.device)
-    if replayed and time != problem.times[0]:  # the checkpointed gradient is that of a solve which ends there
-        t = torch.stack([problem.t[0].double(), event_t])
-        return event_t, integrate(replace(problem, t=t, callbacks={}))
     y0, y1 = (value if isinstance(value, tuple) else (value,) for value in (problem.y0, state))
     rows = tuple(torch.stack(pair) for pair in zip(y0, y1, strict=True))
     return event_t, rows[0] if problem.layout.single else rows
@@ -74,64 +71,32 @@ def _search(problem: Problem, event_fn: EventFunction) -> tuple[float, State]:
         far = MOST_GRID_STEPS * float(problem.options["step_size"])
     start = problem.t[:1].double()
     plan = make_plan(replace(problem, t=torch.cat([start, start.detach() + problem.direction * far])))
-    search: _Search | None = None
+    watch: _ClockWatch | None = None
 
     def change(integration: CompatIntegration) -> None:
-        nonlocal search
-        search = steps = _Search(integration, integration.steps(), problem, event_fn, plan.time)
-        integration.loop = lambda _: steps
+        nonlocal watch
+        tableau = integration.stepper.tableau if integration.dense is None else integration.dense.tableau
+        events, batch = (Event(event_fn, direction=-1),), integration.batch
+        integration.watch = watch = _ClockWatch(events, integration.rate, tableau, batch, False, layout=problem.layout, clock=plan.time)
+        integration.dense = None  # it was asked for to have what lies between steps, and would keep all of them
 
     solution = plan.solve(dense=True, also=change)
-    if search is None or search.time is None:
+    if watch is None or int(watch.stopped) < 0:
         raise NoEvent(f"no event between t = {problem.times[0]:.6g} and {problem.times[0] + problem.direction * far:.6g}")
     parts = (solution.y1,) if isinstance(solution.y1, Tensor) else solution.y1
-    return search.time, problem.layout.unpack(parts)
+    return plan.time(float(watch.ended)), problem.layout.unpack(parts)
 
 
-class _Search(AcceptedSteps):
-    """The steps of another loop up to the event; `y` is then the state there, `time` the user's time."""
+@dataclass
+class _ClockWatch(Watch):
+    """Shows the event function the user's time, in float64, and the user's state."""
 
-    def __init__(
-        self, integration: CompatIntegration, steps: AcceptedSteps, problem: Problem, event_fn: EventFunction, clock: Callable[[Any], float]
-    ) -> None:
-        super().__init__(integration)
-        self.steps, self.problem, self.event_fn, self.clock = steps, problem, event_fn, clock
-        self.tol = max(strictest(problem.atol), 1e-300)
-        self.time: float | None = None
+    layout: StateLayout | None = None
+    clock: Callable[[Any], float] = float
 
-    def accepted(self) -> Iterator[Step]:
-        dense = self.integration.dense
-        if dense is None:
-            return
-        for step in self.steps.accepted():
-            dense.steps = [step]
-            if self._below(float(step.t_next), step.y1):
-                moment = self._locate(float(step.t), float(step.t_next), dense)
-                self.y, self.time = dense(moment), self.clock(moment)
-                yield step
-                break
-            self.y = step.y1
-            yield step
-        self.stats = self.steps.stats
-
-    @torch.no_grad()
-    def _below(self, moment: float, y: Parts) -> bool:
-        time = torch.tensor(self.clock(moment), dtype=torch.float64, device=self.problem.device)
-        return float(self.event_fn(time, self.problem.layout.unpack(y))) <= 0.0
-
-    @torch.no_grad()
-    def _locate(self, before: float, after: float, dense: Callable[[float], Parts]) -> float:
-        """Where the sign changes between two moments."""
-        width = abs(self.clock(after) - self.clock(before))
-        for _ in range(max(0, min(60, ceil(log2(width / self.tol))))):
-            middle = (before + after) / 2
-            if middle in (before, after):
-                break
-            if self._below(middle, dense(middle)):
-                after = middle
-            else:
-                before = middle
-        return (before + after) / 2
+    def value(self, event: Event, t: Any, y: Parts) -> Tensor:
+        time = torch.tensor(self.clock(t), dtype=torch.float64, device=self.rate.device)
+        return event.function(time, y if self.layout is None else self.layout.unpack(y)).reshape(())
 
 
 def linked(func: Function, event_fn: EventFunction, t0: Tensor, y0: State, event_t: Tensor, y: State) -> tuple[Tensor, State]:

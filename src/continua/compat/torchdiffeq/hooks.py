@@ -3,6 +3,7 @@
 `solve` hands its parts, an `Integration`, to the gradient in use. `Adapted` is a gradient that changes those parts and passes them on.
 """
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
@@ -13,7 +14,19 @@ from torch import Tensor
 from continua.compat.torchdiffeq.inputs import Callback, Problem, Tolerance
 from continua.compat.torchdiffeq.state import Parts, State, StateLayout
 from continua.errors import ConfigError
-from continua.ode import Gradient, Integration, ParameterGradients, Rate, Solution, SolverConfig, Stepper, with_graph_size
+from continua.ode import (
+    Gradient,
+    Integration,
+    ParameterGradients,
+    Rate,
+    Solution,
+    SolverConfig,
+    Step,
+    Stepper,
+    graph_nodes,
+    hidden_leaves,
+    with_graph_size,
+)
 
 Norm = Callable[[Any], "Tensor | float"]
 
@@ -54,6 +67,8 @@ class CompatIntegration(Integration):
             self.evaluate_first(y0)
         k = self.first or ()
         self.idle = _not_reached(k, self.params)
+        if hidden_leaves(k, (*self.params, *self.y0, *(y0 or ()))):
+            self.graph_bytes = sys.maxsize  # a graph would give parameters that were not named their gradients: replay
         self.first = k if y0 is not None else tuple(part.detach() for part in k)
 
     def evaluate_first(self, y0: Parts | None = None) -> Parts:
@@ -70,13 +85,8 @@ class CompatIntegration(Integration):
 
 def _not_reached(k: Parts, params: Parts) -> Parts:
     """Parameters that are not on the graph of k."""
-    nodes, leaves, queue = set(), set(), [part.grad_fn for part in k]
-    while queue:
-        node = queue.pop()
-        if node is not None and node not in nodes:
-            nodes.add(node)
-            leaves.add(id(getattr(node, "variable", None)))
-            queue.extend(parent for parent, _ in node.next_functions)
+    nodes = set(graph_nodes(k))
+    leaves = {id(getattr(node, "variable", None)) for node in nodes}
     return tuple(p for p in params if id(p) not in leaves and (p.grad_fn is None or p.grad_fn not in nodes))
 
 
@@ -190,6 +200,9 @@ class WatchedStepper(Stepper):
         self._tried = (t, state, start, (end - start).abs())
         self._call("callback_step")
         return self.inner.step(rate, t, t_next, y, first)
+
+    def shortened(self, rate: Rate, step: Step, t_next: Any) -> Any:
+        return self.inner.shortened(rate, step, t_next)  # the same step to the user
 
     def finish(self) -> None:
         """The last step that was tried has been accepted."""

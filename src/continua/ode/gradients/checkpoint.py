@@ -3,7 +3,7 @@
 Rejected steps are never replayed. `segments=k` keeps only the starts of k segments of steps and re-creates one segment at a time.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -11,13 +11,14 @@ import torch
 from torch import Tensor
 
 from continua.errors import ConfigError
-from continua.ode.dense import Save, Saver, stage_slopes, stage_weights
+from continua.ode.dense import Saver
 from continua.ode.gradients.base import Cotangents, ForwardPass, Gradient, Gradients, connect
+from continua.ode.gradients.saves import AskedTimes
 from continua.ode.integration import AcceptedSteps, Integration
 from continua.ode.plain import is_whole
-from continua.ode.rate import Rate, broadcast_time
+from continua.ode.rate import Rate
 from continua.ode.solution import Solution, State, Stats, Time, detached, pick, put
-from continua.ode.stepper import Inner, ParameterGradients, Step, Stepper, combine
+from continua.ode.stepper import ParameterGradients, Step, Stepper, combine
 
 SMALL_GRAPH = 256 * 2**20
 """Bytes. Where autograd holds no more of all steps together, nothing is taken again: it would cost time and save little."""
@@ -96,7 +97,6 @@ class Checkpoint(Gradient):
             starts=[index for index, _ in trail.kept],
             whole=self.segments is None,
             saver=saver,
-            saves_at_start=_slots_at_start(saver, integration.t0),
             like=[(part.shape, part.dtype) for part in integration.y0],
             t0=integration.t0,
         )
@@ -166,7 +166,6 @@ class _Tape:
     starts: list[int]  # positions of the kept states among the steps
     whole: bool  # every state is kept, of the rows that its step moves
     saver: Saver | None
-    saves_at_start: "list[tuple[int, Tensor | None]]"
     like: list[tuple[torch.Size, torch.dtype]]
     t0: Time
 
@@ -201,10 +200,8 @@ class _Backward:
     def __init__(self, tape: _Tape, params: State, cotangents: Cotangents) -> None:
         self.tape, self.rate, self.stepper, self.replays = tape, tape.rate, tape.stepper, tape.replays
         self.gradients = ParameterGradients(params)
-        ends, self.of_ys = zip(cotangents, tape.like, strict=False), cotangents[len(tape.like) :]
-        self.saves = [] if tape.saver is None else tape.saver.saves
-        moving = None if tape.saver is None else tape.saver.moving
-        self.of_times = None if moving is None else torch.zeros_like(moving, requires_grad=False)  # they are the last of the parameters
+        ends = zip(cotangents, tape.like, strict=False)
+        self.asked = AskedTimes(tape.saver, tape.t0, cotangents[len(tape.like) :])
         self.g: State = tuple(torch.zeros(s, dtype=d, device=tape.rate.device) if g is None else g for g, (s, d) in ends)
 
     def run(self, states: list[State]) -> None:
@@ -215,18 +212,8 @@ class _Backward:
             inside = [y] if self.tape.whole else self._recreate(start, end, y)
             for position in reversed(range(start, end)):
                 self._step(position, inside.pop())
-        self._add_saves_at_start()
-        if self.of_times is not None:
-            self.gradients.sums[-1] = self.of_times
-
-    def _add_saves_at_start(self) -> None:
-        """Times equal to t0 give y0 itself."""
-        for slot, rows in self.tape.saves_at_start:
-            pairs = zip(self.g, self.of_ys, strict=True)
-            if rows is None:
-                self.g = tuple(g if c is None else g + c[slot] for g, c in pairs)
-            else:
-                self.g = tuple(g if c is None else g.index_add(0, rows, c[slot, rows]) for g, c in pairs)
+        self.g = self.asked.at_start(self.g)
+        self.asked.finish(self.gradients)
 
     def _recreate(self, start: int, end: int, y: State) -> list[State]:
         """States at the steps of a segment (of the rows that each step moves), taken again without a graph."""
@@ -247,79 +234,14 @@ class _Backward:
     def _step(self, position: int, y: State) -> None:
         replay, rows = self.replays[position], self.replays[position].rows
         g = self.g if rows is None else pick(self.g, rows)
-        inner, g = self._cotangents_inside(position, g)
+        saves = self.asked.of_step(position, rows, g)
         calls = self.rate.calls
         self.rate.on_step(replay.index, True)
-        if self.of_times is None or not self.saves[position]:
-            g = self.stepper.pull_back(self.rate, replay.t, replay.t_next, y, g, self.gradients, inner)
+        if not saves.timed:
+            g = self.stepper.pull_back(self.rate, replay.t, replay.t_next, y, saves.g, self.gradients, saves.inner)
         else:
-            g = self._step_with_times(position, y, g, inner)
+            mu, stages = self.stepper.vjp(self.rate, replay.t, replay.t_next, y, saves.g, self.gradients, saves.inner)
+            saves.to_times(stages)
+            g = saves.to_start(combine(saves.g, 1.0, [1.0] * len(mu), mu))
         self.tape.stats.add_backward(self.rate.calls - calls, rows)
         self.g = g if rows is None else put(self.g, rows, g)
-
-    def _step_with_times(self, position: int, y: State, g: State, inner: Inner) -> State:
-        """The same, and the gradients of the asked times: with h θ = time − t they are ⟨∂L/∂ys, Σ b_i'(θ) k_i⟩."""
-        replay, nothing = self.replays[position], tuple(torch.zeros_like(part) for part in g)
-        inner = [*inner, ([0.0] * self.stepper.tableau.stages, nothing)]  # so that all stages are there
-        mu, stages = self.stepper.vjp(self.rate, replay.t, replay.t_next, y, g, self.gradients, inner)
-        for save in self.saves[position]:
-            self._add_to_time(save, position, self._cotangent(save, position, g), stages)
-        return combine(g, 1.0, [1.0] * (len(mu) + len(inner)), [*mu, *(cotangent for _, cotangent in inner)])
-
-    def _add_to_time(self, save: Save, position: int, cotangent: State, stages: list[State]) -> None:
-        rows, moved, of_times = save.rows, self.replays[position].rows, self.of_times
-        if of_times is None:
-            return
-        theta, tableau = save.theta, self.stepper.tableau
-        slopes = stage_slopes(tableau, torch.as_tensor(theta, dtype=torch.float64, device=of_times.device))
-        for part, c in enumerate(cotangent):
-            seed = c if rows is None else c[rows]
-            for slope, stage in zip(slopes, stages, strict=True):
-                product = seed * (stage[part] if rows is None else stage[part][rows])
-                if rows is None:
-                    of_times[save.slot] += slope * product.sum()
-                else:
-                    of_times[save.slot, rows if moved is None else moved[rows]] += slope * product.flatten(1).sum(1)
-
-    def _cotangents_inside(self, position: int, g: State) -> tuple[Inner, State]:
-        """Cotangents of states taken inside the step, and g with those taken at its very end added."""
-        inner: list[tuple[Sequence[Time], State]] = []
-        tableau = self.stepper.tableau
-        for save in self.saves[position] if self.saves else ():
-            cotangent = self._cotangent(save, position, g)
-            if isinstance(save.theta, Tensor):
-                theta = torch.zeros(len(g[0]), dtype=torch.float64, device=g[0].device)
-                theta = save.theta if save.rows is None else theta.index_copy(0, save.rows, save.theta)
-                ending = theta >= 1.0
-                at_end = tuple(c * broadcast_time(ending, c) for c in cotangent)
-                g = tuple(a + b for a, b in zip(g, at_end, strict=True))
-                cotangent = tuple(c - e for c, e in zip(cotangent, at_end, strict=True))
-                inner.append((stage_weights(tableau, theta.where(~ending, 0.0)), cotangent))
-            elif save.theta == 1.0:
-                g = tuple(a + b for a, b in zip(g, cotangent, strict=True))
-            else:
-                inner.append((stage_weights(tableau, save.theta), cotangent))
-        return inner, g
-
-    def _cotangent(self, save: Save, position: int, g: State) -> State:
-        """∂L/∂ys of one asked time, for the rows of the step; zero for rows that it does not concern."""
-        moved = self.replays[position].rows
-        parts = []
-        for part, cotangent in zip(g, self.of_ys, strict=True):
-            if cotangent is None:
-                parts.append(torch.zeros_like(part))
-            elif save.rows is None:
-                parts.append(cotangent[save.slot])
-            else:
-                here = save.rows if moved is None else moved[save.rows]
-                parts.append(torch.zeros_like(part).index_copy(0, save.rows, cotangent[save.slot, here]))
-        return tuple(parts)
-
-
-def _slots_at_start(saver: Saver | None, t0: Time) -> "list[tuple[int, Tensor | None]]":
-    if saver is None:
-        return []
-    if isinstance(saver.times, Tensor):
-        at_start = saver.times == t0 if saver.moving is None else saver.waiting
-        return [(slot, rows) for slot, at in enumerate(at_start) if len(rows := at.nonzero().flatten())]
-    return [(slot, None) for slot, time in enumerate(saver.times) if time == t0 and saver.moving is None]
