@@ -1,8 +1,12 @@
 """The asynchronous leapfrog (MALI, Zhuang et al. 2021) beside `gradient="reversible"`: both give exact gradients and keep no trajectory.
 
-A step of the leapfrog carries (y, v), v0 = f(t0, y0): z = y + h/2 v, v' = 2 f(t + h/2, z) − v, y' = z + h/2 v'. It is of second order, costs one
-evaluation, and is undone exactly; backward takes one evaluation and one product with the Jacobian a step. Both are given equal steps, doubled
-until the state at the end is within the asked error of a tight solve, and then timed, forward and backward, with the same field.
+A step of the leapfrog carries (y, v), v0 = f(t0, y0),
+
+    z = y + h/2 v,        v' = 2 f(t + h/2, z) − v,        y' = z + h/2 v'.
+
+It is of second order, costs one evaluation, and is undone exactly; backward takes one evaluation and one product with the Jacobian a step.
+Both are given equal steps, doubled until the state at the end is within the asked error of a tight solve, and then timed, forward and
+backward, with the same field.
 """
 
 from collections.abc import Callable

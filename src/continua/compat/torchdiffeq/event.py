@@ -42,7 +42,7 @@ def integrate_until(problem: Problem, event_fn: EventFunction) -> tuple[Tensor, 
     if len(problem.times) != 2:
         raise BadInput(f"t has {len(problem.times)} times; an event needs two, of which the second says only which way to go")
     event_fn = combined(event_fn, problem.t[0].detach(), problem.y0)
-    if problem.method.on_grid and problem.params is None and problem.t.requires_grad:
+    if problem.method.on_grid and problem.t.requires_grad:
         problem = _with_fixed_start(problem)
     time, state = _search(problem, event_fn)
     event_t = torch.tensor(time, dtype=torch.float64, device=problem.device)
