@@ -277,8 +277,10 @@ def _warn_of_noise(config: SolverConfig, y0: State) -> None:
         compute = torch.get_autocast_dtype(device)
         if torch.finfo(compute).eps / 20 > limit:
             limit, name = torch.finfo(compute).eps / 20, str(compute).removeprefix("torch.")
+    if largest_tolerance(config.rtol, config.atol) >= limit:
+        return
     key = f"{name} {config.tolerances}"
-    if largest_tolerance(config.rtol, config.atol) < limit and key not in _warned:
+    if key not in _warned:
         _warned.add(key)
         text = f"{config.tolerances} are below what {name} arithmetic resolves (about {limit:.1g})"
         warnings.warn(
