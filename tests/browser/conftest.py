@@ -85,7 +85,7 @@ def calm(page: Any) -> None:
     page.wait_for_timeout(250)  # a change is sent to the server after a moment
     page.wait_for_function(
         """() => document.querySelector('[data-testid=stApp]')?.getAttribute('data-test-script-state') === 'notRunning'
-                 && !document.querySelector('[data-testid=stSkeleton], [data-testid=stAppSkeleton]')"""
+                 && !document.querySelector('[data-testid=stSkeleton], [data-testid=stAppSkeleton], .st-key-computing')"""
     )
 
 

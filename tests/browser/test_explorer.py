@@ -108,14 +108,16 @@ def test_perturbing_says_what_each_change_does(opened: Opened, calmed: Callable[
     expect(legend).to_have_text(["as it is", "mask 4×4"])
     moved(page, calmed, "Contrast", 4, "ArrowLeft")
     expect(legend).to_have_text(["as it is", "all together"])
-    page.locator("[role=gridcell]").filter(has_text="time of block 1 × 0.8").first.wait_for(state="attached")
+    page.locator(".numbers td").filter(has_text="time of block 1 × 0.8").first.wait_for()
 
 
 def test_two_runs_stand_side_by_side(opened: Opened, runs: Path) -> None:
     page = opened("Compare")
     names = [f"{runs.name}/continuous", f"{runs.name}/coupled"]
     expect(page.locator(".js-plotly-plot .legendtext")).to_have_text(names * 2)
-    expect(page.locator(".slider-rail-touch-rect")).to_have_count(2)
+    expect(page.locator(".slider-rail-touch-rect")).to_have_count(1)  # moves the maps of both
+    cells = page.locator(".numbers td").all()
+    assert all(cell.evaluate("cell => cell.scrollWidth <= cell.clientWidth") for cell in cells), "a table is not cut"
 
 
 def test_kernels_of_a_coupled_network_move(opened: Opened) -> None:
@@ -207,6 +209,21 @@ def test_a_phone_in_the_dark_scrolls_down_only(opened: Opened, panel: str) -> No
     paper = page.evaluate("getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor")
     assert sum(map(int, re.findall(r"\d+", paper)[:3])) < 3 * 64
     assert page.get_by_test_id("stException").count() == 0
+
+
+def test_the_open_panel_stays_highlighted_when_it_is_clicked_again(opened: Opened, calmed: Callable[[Any], None]) -> None:
+    page = opened("Space")
+    tab = page.get_by_test_id("stButtonGroup").first.get_by_role("radio", name="Space")
+    tab.click()
+    calmed(page)
+    expect(tab).to_have_attribute("aria-checked", "true")
+    expect(page.get_by_text("σ (pixels)").first).to_be_visible()
+
+
+def test_on_a_phone_the_result_comes_before_the_controls(opened: Opened) -> None:
+    page = opened("Perturb", size=(390, 844))
+    table, controls = page.locator(".numbers").first, page.locator(".st-key-controls-perturb")
+    assert table.bounding_box()["y"] < controls.bounding_box()["y"]
 
 
 def test_a_wrong_folder_is_said_before_a_browser_opens(tmp_path: Path) -> None:

@@ -1,5 +1,8 @@
 """What the page is made of: plots that plotly accepts, files to take away, answers that are computed once, two networks side by side."""
 
+import time
+from threading import Event
+
 import numpy as np
 import plotly.graph_objects as go
 import pytest
@@ -8,11 +11,12 @@ from exploring import SMALL
 
 from continua import ConfigError, create_model
 from continua.cli import main
+from continua.explore.answers import Answers, Pending, Stopped
 from continua.explore.changes import Change, Outcome
 from continua.explore.image import from_data
-from continua.explore.lens import Answers, Lens, Side, side_differences, side_probabilities, side_table
+from continua.explore.lens import Lens, Side, side_differences, side_probabilities, side_table
 from continua.explore.network import Augmentation, Explored
-from continua.explore.parts import chart, grid, numbers, picture, player
+from continua.explore.parts import chart, grid, numbers, picture, player, table
 from continua.explore.server import free_port, host_names, server_words
 from continua.explore.trajectory import follow
 from continua.report import Axis, Figure, Maps, Series, Table
@@ -67,8 +71,67 @@ def test_a_figure_and_a_table_can_be_taken_away() -> None:
     assert numbers(Table("t", "t", ["a"], [[1]])) == b"a\r\n1\r\n"
 
 
+def test_two_sets_of_maps_move_together_each_at_its_own_pace() -> None:
+    few = Maps("n", "n", ["d"], ["input", "output"], np.arange(2 * 2 * 3).reshape(1, 2, 2, 3), "h")
+    many = Maps("m", "m", ["a"], [f"t = {k}" for k in range(5)], np.arange(5 * 4 * 4).reshape(1, 5, 4, 4), "h")
+    drawn = go.Figure(**player([few, many]))
+    assert len(drawn.layout.sliders) == 1
+    assert [frame.name for frame in drawn.frames][::2] == ["0% of the block", "50% of the block", "100% of the block"]
+    for frame, (early, late) in zip(drawn.frames, [(0, 0), (0, 1), (0, 2), (1, 3), (1, 4)], strict=True):
+        assert np.array_equal(frame.data[0].z, few.values[0, early])
+        assert np.array_equal(frame.data[1].z, many.values[0, late])
+
+
+def test_a_table_shows_every_word_and_lets_no_markup_in() -> None:
+    made = table(Table("t", "t", ["what", "a long head"], [["<script>", "none: the solver gave up " * 9]]))
+    assert "&lt;script&gt;" in made
+    assert ("none: the solver gave up " * 9).strip() in made
+
+
+def test_an_answer_that_takes_long_is_pending_until_it_is_there() -> None:
+    answers, go_on = Answers(patience=0.01), Event()
+    with pytest.raises(Pending) as first:
+        answers("x", lambda: go_on.wait(60) and 7)
+    with pytest.raises(Pending) as second:
+        answers("x", lambda: pytest.fail("asked twice"))
+    assert first.value.job is second.value.job
+    go_on.set()
+    first.value.job.ended.wait(60)
+    assert answers("x", lambda: pytest.fail("asked again")) == 7
+
+
+def test_a_job_that_is_stopped_or_that_nobody_looks_at_ends_between_two_operations() -> None:
+    for end in (lambda job: job.stop(), lambda job: setattr(job, "looked_at", -1e9)):
+        answers = Answers(patience=0.01)
+        with pytest.raises(Pending) as caught:
+            answers("x", endless)
+        end(caught.value.job)
+        assert caught.value.job.ended.wait(60)
+        assert caught.value.job.answer is None
+        caught.value.forget()
+        assert Answers()("x", lambda: 1) == 1
+
+
+def endless() -> None:
+    try:
+        while True:
+            torch.zeros(1).add(1)
+            time.sleep(0.001)
+    except Exception:  # a computation that catches everything must not keep going
+        pytest.fail("stopping was caught")
+    except Stopped:
+        raise
+
+
+def test_a_solve_beside_the_page_gives_the_same_numbers() -> None:
+    network = explored()
+    image = network.floats(torch.zeros(1, 1, 12, 12, dtype=torch.uint8) + 9)
+    beside = Answers(patience=60.0)("x", lambda: follow(network.model, image, 0))
+    assert np.array_equal(beside.states, follow(network.model, image, 0).states)
+
+
 def test_an_answer_is_computed_once_and_forgotten_last() -> None:
-    answers, made = Answers(most=2), []
+    answers, made = Answers(most=2, patience=60.0), []
 
     def ask(question: str) -> str:
         return answers(question, lambda: made.append(question) or question)
@@ -82,14 +145,14 @@ def test_an_answer_is_computed_once_and_forgotten_last() -> None:
 
 
 def test_large_answers_are_forgotten_sooner() -> None:
-    answers, made = Answers(most_bytes=1000), []
+    answers, made = Answers(most_bytes=1000, patience=60.0), []
     for name in "aba":
         answers(name, lambda name=name: made.append(name) or Outcome(np.zeros(75), (), (), (), 0.0))  # 600 bytes
     assert made == ["a", "b", "a"]
 
 
 def test_an_error_is_not_remembered() -> None:
-    answers = Answers()
+    answers = Answers(patience=60.0)
     with pytest.raises(ZeroDivisionError):
         answers("x", lambda: 1 // 0)
     assert answers("x", lambda: 1) == 1
@@ -103,7 +166,7 @@ def explored(name: str = "net", seed: int = 0, **preprocess) -> Explored:
 
 
 def test_a_lens_asks_once_for_the_same_image_and_again_for_another() -> None:
-    network, answers = explored(), Answers()
+    network, answers = explored(), Answers(patience=60.0)
     lens = Lens(network, network.pictures[0], False, answers)
     assert lens.trajectory(0) is Lens(network, network.pictures[0], False, answers).trajectory(0)
     assert lens.trajectory(0) is not lens.trajectory(1)

@@ -9,7 +9,8 @@ from continua.explore import HERE, PORT, serve
 
 
 def add_explore_arguments(parser: Parser, words: Words) -> None:
-    parser.add_argument("run", metavar="RUN", type=Path, nargs="*", help="folders of finished runs (else those under --runs, and a demo)")
+    what = "folders of finished runs; without any, all those under --runs and the demo networks"
+    parser.add_argument("run", metavar="RUN", type=Path, nargs="*", default=[], help=what)
     parser.common("runs", "data_dir")
     parser.option("host", str, HERE, "address to listen on; another than this machine's own opens it to others")
     parser.option("port", int | None, None, f"port to listen on (else {PORT}, or the next that is free)")

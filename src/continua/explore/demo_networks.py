@@ -1,4 +1,4 @@
-"""The demo networks: small ones on the embedded digits, trained when they are first wanted and kept in the user's cache folder.
+"""The demo networks: small ones on the bundled digits, trained when somebody asks for it and kept in the user's cache folder.
 
 A process of its own trains, by `continua train` like any other run. So a page that is closed stops nothing, and a training that was
 stopped goes on where it was.
@@ -37,7 +37,7 @@ def demos_folder() -> Path:
 
 
 def demos(cache: Path | None = None, changes: Mapping[str, Any] | None = None) -> list[Demo]:
-    """The networks that can be had without training any oneself; `changes` to their recipes are for tests."""
+    """The networks that the explorer can train by itself; `changes` to their recipes are for tests."""
     coupled = Recipe(
         model="resnet4_anodev2_c1",
         model_options={"channels": [8]},
@@ -106,5 +106,17 @@ class DemoTraining:
         return False
 
     @property
+    def ours(self) -> bool:
+        """Whether this page trains it, and may stop it."""
+        return self._process is not None and self._process.poll() is None
+
+    def stop(self) -> None:
+        """End the training after the step at hand, saved."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(60)
+            self._process = None
+
+    @property
     def running(self) -> bool:
-        return (self._process is not None and self._process.poll() is None) or self.run.owner() is not None
+        return self.ours or self.run.owner() is not None

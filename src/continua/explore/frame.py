@@ -1,6 +1,5 @@
 """The frame of the page: which network, which image (of its data or uploaded), what it says, and the panel that is open."""
 
-import time
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,10 +11,11 @@ from PIL import Image
 from continua.data import IMAGE_FORMATS
 from continua.errors import ContinuaError
 from continua.explore import parts
+from continua.explore.answers import Answers, Pending
 from continua.explore.demo_networks import Demo, DemoTraining, demos
 from continua.explore.image import MAX_MEGABYTES, Picture, UploadError, read_upload
-from continua.explore.lens import Answers, Lens
-from continua.explore.network import Explored, known_runs, open_run
+from continua.explore.lens import Lens
+from continua.explore.network import Explored, known_runs, open_run, run_label
 from continua.explore.panels import compare_panel, depth_panel, perturb_panel, space_panel, weight_panel
 from continua.explore.parts import SIDE, enlarged
 
@@ -24,18 +24,27 @@ PANELS = {"Depth": depth_panel, "Space": space_panel, "Weight": weight_panel, "P
 STYLE = """<style>
 .block-container {padding-top: 3.75rem; max-width: 1180px}
 [data-testid="stImage"] img {image-rendering: pixelated; border-radius: 4px}
+.numbers {overflow-x: auto}
+.numbers table {border-collapse: collapse; font-size: 0.9rem}
+.numbers th, .numbers td {padding: 0.3rem 0.7rem 0.3rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid rgba(128, 128, 128, 0.3)}
+.numbers td + td {font-variant-numeric: tabular-nums}
+@media (max-width: 640px) {
+  .block-container {padding: 3.25rem 0.9rem 2rem}
+  [data-testid="stLayoutWrapper"]:has(> [class*="st-key-controls-"]) {order: 1}
+}
 </style>"""
+STRANGE = 1.15  # times what one training image in a thousand reaches: no test digit does, what is no digit does
 
 
 def page(words: Sequence[str]) -> None:
     """Everything, for the words of the command line."""
-    st.set_page_config("Continua explorer", _icon(), layout="wide")
+    st.set_page_config("Continua explorer", _icon(), layout="wide", initial_sidebar_state=380)
     st.html(STYLE)
     given, runs, data_dir = _arguments(words)
     places = _places(given, runs)
     with st.sidebar:
         st.markdown("## Continua")
-        name = st.selectbox("Network", list(places), key="network")
+        name = st.selectbox("Network", list(places), format_func=lambda name: _label(places[name]), key="network")
     try:
         network = _opened(places[name], data_dir)
     except ContinuaError as error:
@@ -51,6 +60,8 @@ def page(words: Sequence[str]) -> None:
     try:
         _head(lens)
         _panel(lens, places, name, data_dir)
+    except Pending as pending:
+        parts.waiting(pending)
     except ContinuaError as error:
         parts.problem(error)
 
@@ -82,6 +93,7 @@ def _demos() -> list[Demo]:
 
 
 _known = st.cache_data(ttl=20, show_spinner=False)(known_runs)  # reading the recipes of many runs takes longer than a click may
+_described = st.cache_data(ttl=20, show_spinner=False)(run_label)
 _read_picture = st.cache_data(max_entries=4, show_spinner=False)(read_upload)
 
 
@@ -102,8 +114,15 @@ def _places(given: list[str], runs: str | None) -> dict[str, "Path | Demo"]:
     return places
 
 
+def _label(place: "Path | Demo") -> str:
+    """A network as the list of networks names it."""
+    if isinstance(place, Path):
+        return _described(place)
+    return place.name if place.ready else f"{place.name} (to be trained first)"
+
+
 def _opened(place: "Path | Demo", data_dir: Path | None) -> Explored | None:
-    """The network; None while it is being trained, which the page then shows."""
+    """The network; None where it must be trained first, which the page then offers or shows."""
     if isinstance(place, Path):
         return _read(str(place), str(data_dir or ""), _stamp(place))
     if not place.ready:
@@ -130,17 +149,30 @@ def _trainings() -> dict[str, DemoTraining]:
 
 
 def _train(demo: Demo) -> None:
-    """The first use of a demo network: train it, and say how far it is."""
+    """The first use of a demo network: offer to train it; while it trains, say how far it is."""
     training = _trainings().setdefault(demo.name, DemoTraining(demo))
-    st.markdown(f"### {demo.name}: trained on first use")
-    st.markdown(f"A small network on the embedded digits, {demo.text}. This takes a minute or two on two cores, once; it is then kept.")
-    bar = st.progress(0.0, "starting …")
-    while not training.finished():
-        if not training.running:  # also when another process that trained it is gone
-            training.start()
-        bar.progress(*training.progress())
-        time.sleep(0.5)
-    st.rerun()
+    st.markdown(f"### {demo.name}")
+    st.markdown(f"A small network on the bundled digits, {demo.text}. It is trained once, in a minute or two on two cores, and then kept.")
+    if training.running:
+        _training_bar(demo.name)
+    elif st.button("Continue its training" if training.run.exists else "Train it now", key=f"train-{demo.name}", type="primary"):
+        training.start()
+        st.rerun()
+
+
+@st.fragment(run_every=1.0)
+def _training_bar(name: str) -> None:
+    training = _trainings()[name]
+    try:
+        if training.finished():
+            st.rerun()
+    except ContinuaError as error:
+        parts.problem(error)
+        return
+    st.progress(*training.progress())
+    if training.ours and st.button("Stop", key=f"stop-{name}", help="What it has learnt is kept: it can be continued later."):
+        training.stop()
+        st.rerun()
 
 
 def _chosen_picture(network: Explored) -> tuple[Picture, bool]:
@@ -182,27 +214,37 @@ def _uploaded() -> Picture | None:
 
 
 def _head(lens: Lens) -> None:
-    """The image and what the network says of it."""
-    left, right = st.columns([1, 4], vertical_alignment="center")
-    left.image(enlarged(lens.shown()), width=SIDE, caption="what the network sees")
+    """What the network says of the image, and the image; side by side on a phone too."""
     outcome, classes = lens.outcome(), lens.network.classes
-    with right:
-        if outcome.problem:
-            st.warning(outcome.problem)
-            return
-        label = lens.picture.label
-        verdict = "" if label is None else (" · right" if label == classes[outcome.best] else f" · wrong: it is {label}")
-        st.markdown(f"### {classes[outcome.best]}  \n{100 * outcome.probabilities.max():.1f} %{verdict}")
-        blocks = " + ".join(map(str, outcome.nfe))
-        cost = f"{sum(outcome.nfe)} evaluations of f ({blocks}), {sum(outcome.rejected)} rejected steps, " if outcome.nfe else "no solver, "
-        st.caption(f"{lens.network.name}: {cost}{1000 * outcome.seconds:.1f} ms for this pass.")
+    with st.container(horizontal=True, vertical_alignment="center", wrap=False, gap="medium", key="head"):
+        st.image(enlarged(lens.shown()), width=SIDE if not parts.on_a_phone() else SIDE // 2, caption="what the network sees")
+        with st.container(gap="xxsmall"):
+            if outcome.problem:
+                st.warning(outcome.problem)
+                return
+            label = lens.picture.label
+            verdict = "" if label is None else (" · correct" if label == classes[outcome.best] else f" · wrong: it is {label}")
+            st.markdown(f"### {classes[outcome.best]}  \n{100 * outcome.probabilities.max():.1f} %{verdict}")
+            each = " + ".join(map(str, outcome.nfe))
+            cost = (
+                f"{sum(outcome.nfe)} evaluations of f ({each}), {sum(outcome.rejected)} rejected steps, " if outcome.nfe else "no solver, "
+            )
+            st.caption(f"{lens.network.name}: {cost}{1000 * outcome.seconds:.1f} ms for this pass.")
+    strangeness = lens.strangeness
+    if strangeness is not None and strangeness > STRANGE:
+        st.warning(
+            "This picture is unlike the images that the network was trained on, so its answer means little: its distance from them is "
+            f"{strangeness:.1f} times what one training image in a thousand reaches. Every picture gets one of the {len(classes)} classes.",
+            icon=":material/question_mark:",
+        )
 
 
 def _panel(lens: Lens, places: dict[str, "Path | Demo"], name: str, data_dir: Path | None) -> None:
     """Only the panel that is open is computed."""
     names = [*PANELS, "Compare"]
-    opened = st.segmented_control("Panel", names, default=names[0], key="panel", label_visibility="collapsed") or names[0]
+    opened = st.segmented_control("Panel", names, default=names[0], required=True, key="panel", label_visibility="collapsed")
     if opened == "Compare":
-        compare_panel(lens, list(places), name, lambda other: _opened(places[other], data_dir))
+        labels = {name: _label(place) for name, place in places.items()}
+        compare_panel(lens, labels, name, lambda other: _opened(places[other], data_dir))
     else:
         PANELS[opened](lens)

@@ -1,12 +1,9 @@
 """One network, one image: everything a panel asks of them, each answer computed once; and two networks on the same image, side by side."""
 
 import hashlib
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
-from threading import Lock
-from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -15,42 +12,12 @@ from torch import Tensor
 from continua.analysis import LayerPath, black
 from continua.blocks import ODEBlock
 from continua.explore import kernels
+from continua.explore.answers import Answers
 from continua.explore.changes import AS_IS, OWN_SOLVER, Change, Outcome, Solver, Trial, changed, outcome, trials
 from continua.explore.image import Picture, fitted
 from continua.explore.network import Explored, count_parameters
 from continua.explore.trajectory import Trajectory, difference, follow, probabilities_on_the_way
 from continua.report import Axis, Column, Figure, Maps, Series, Table
-
-T = TypeVar("T")
-
-
-class Answers:
-    """Keeps the answers that were asked for last: at most so many, and so many bytes of arrays in them. Several pages may ask at once."""
-
-    def __init__(self, most: int = 256, most_bytes: int = 512 << 20) -> None:
-        self.most, self.most_bytes = most, most_bytes
-        self._known: OrderedDict[Hashable, Any] = OrderedDict()
-        self._bytes = 0
-        self._lock = Lock()
-
-    def __call__(self, question: Hashable, make: Callable[[], T]) -> T:
-        """The answer that is known, or what `make` gives; an error is not kept."""
-        with self._lock:
-            if question in self._known:
-                self._known.move_to_end(question)
-                return self._known[question]
-        answer = make()
-        with self._lock:
-            self._bytes += size_of(answer) - size_of(self._known.get(question))
-            self._known[question] = answer
-            while len(self._known) > self.most or (self._bytes > self.most_bytes and len(self._known) > 1):
-                self._bytes -= size_of(self._known.popitem(last=False)[1])
-        return answer
-
-
-def size_of(answer: Any) -> int:
-    """Bytes of the arrays that an answer holds."""
-    return sum(getattr(value, "nbytes", 0) for value in getattr(answer, "__dict__", {}).values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +42,11 @@ class Lens:
     def continuous(self) -> bool:
         """Whether the network has a block with time, and so a solver."""
         return any(isinstance(block, ODEBlock) for block in self.network.model.blocks)
+
+    @property
+    def strangeness(self) -> float | None:
+        """How unlike the training images the picture is (above 1: unlike nearly all of them); None where those are not known."""
+        return None if self.network.usual is None else self.network.usual.distance(self.image)
 
     def seen(self, change: Change = AS_IS) -> Tensor:
         """The image as the network reads it, after a change."""

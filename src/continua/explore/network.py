@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from continua.data import CATALOGUE, Augmentation, DataSet, ImageFolder, MemorySplit, Split, load
 from continua.errors import ConfigError, ContinuaError
 from continua.explore.image import Picture, from_data
+from continua.explore.usual import Usual, usual
 from continua.models import CONFIG_FILE, WEIGHTS_FILE, Network, from_pretrained, model_entry, network_digest
 from continua.reading import read_json_object
 from continua.runs import Run, RunIndex, RunView
@@ -24,7 +26,8 @@ class Explored:
     """A network ready to be looked into.
 
     `shape` is that of its images; `preprocess` makes floats of their bytes; `pictures` are there to pick from, and `absent` says why they
-    are not of the network's own data where they are not. `key` is a digest of its weights.
+    are not of the network's own data where they are not. `key` is a digest of its weights; `usual`, where the training images are at hand,
+    is what they look like.
     """
 
     name: str
@@ -36,6 +39,7 @@ class Explored:
     pictures: tuple[Picture, ...]
     about: str
     absent: str = ""
+    usual: Usual | None = None
 
     def floats(self, image: UInt8[Tensor, "1 channels height width"]) -> Float32[Tensor, "1 channels height width"]:
         """Bytes as the network reads them."""
@@ -76,6 +80,26 @@ def known_runs(runs: "str | Path | None" = None) -> list[Path]:
     ]
 
 
+def run_label(folder: Path) -> str:
+    """What tells a run apart in a list: its model, data, accuracy and day, then its folder."""
+    run, name = Run(folder), _shown_name(folder)
+    if not (folder / "config.yaml").is_file():
+        return f"{name} · weights alone"
+    try:
+        recipe, result = run.recipe, run.result or {}
+        accuracy = result.get("test_accuracy")
+        parts = [model_entry(recipe.model).row, recipe.data, *([f"{accuracy:.1%}"] if isinstance(accuracy, float) else []), _day(folder)]
+    except (ContinuaError, OSError, ValueError, AttributeError):
+        return name
+    return " · ".join([*parts, name])
+
+
+def _day(folder: Path) -> str:
+    """When it was finished."""
+    files = [path for path in (folder / "result.json", folder / WEIGHTS_FILE, folder) if path.exists()]
+    return f"{datetime.fromtimestamp(files[0].stat().st_mtime):%-d %b %Y}"
+
+
 def _classifies(run: Run) -> bool:
     try:
         return run.recipe.task == "classify"
@@ -93,7 +117,14 @@ def _of_run(folder: Path, data_dir: Path | None) -> Explored:
     about = [f"`{model.name}`, {count_parameters(model):,} parameters", f"trained on {run.data}"]
     if run.result and run.result.get("test_accuracy") is not None:
         about.append(f"test accuracy {run.result['test_accuracy']:.1%}")
-    return Explored(_shown_name(folder), run.weights, model, shape, classes, run.preprocess, pictures, " · ".join(about), absent)
+    about.append(_day(folder))
+    known = None if absent else _usual(run)
+    return Explored(_shown_name(folder), run.weights, model, shape, classes, run.preprocess, pictures, " · ".join(about), absent, known)
+
+
+def _usual(run: RunView) -> Usual | None:
+    split = run.dataset()["train"]
+    return usual(split.images) if isinstance(split, MemorySplit) else None
 
 
 def _of_weights(folder: Path) -> Explored:

@@ -1,6 +1,7 @@
 """The panels: Depth, Space, Weight, Perturb and Compare. Streamlit only; what they show is computed elsewhere."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import wraps
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -8,10 +9,11 @@ from streamlit.delta_generator import DeltaGenerator
 from continua.analysis import conv_name, find_question, scales
 from continua.errors import ConfigError, ContinuaError
 from continua.explore import changes, kernels, parts, trajectory
+from continua.explore.answers import Pending
 from continua.explore.changes import ADAPTIVE, AS_IS, FIXED, OWN_SOLVER, Change, Solver
 from continua.explore.lens import Lens, side_differences, side_of, side_probabilities, side_table
 from continua.explore.network import Explored
-from continua.explore.parts import player
+from continua.explore.parts import on_a_phone, player
 from continua.filters import NJet
 from continua.report import Figure
 
@@ -19,10 +21,24 @@ MOST = 8  # channels at a time
 OWN = "the network's own"
 Open = Callable[[str], Explored | None]
 
+
+def panel(draw: Callable[..., None]) -> Callable[..., None]:
+    """A part of the page that is drawn again by itself when one of its controls moves, and says so while an answer takes long."""
+
+    @wraps(draw)
+    def drawn(lens: Lens, *others: object) -> None:
+        try:
+            draw(lens, *others)
+        except Pending as pending:
+            parts.waiting(pending)
+
+    return st.fragment(drawn)
+
+
 # --- Depth: the state of a block as it moves through time -----------------------------------------------------------------
 
 
-@st.fragment
+@panel
 def depth_panel(lens: Lens) -> None:
     parts.sentence(
         "The state h(t) of a block as it moves from its input to its output, what the network would say if the block ended at t, and how "
@@ -30,7 +46,7 @@ def depth_panel(lens: Lens) -> None:
         "Feature maps and D(t): Figures 4a, 6 and 7 of the DCN paper; steps of single images: Figure 1 of Carrara et al.",
     )
     blocks = len(lens.network.model.blocks)
-    left, middle, right = st.columns([1, 1, 2])
+    left, middle, right = st.container(key="controls-depth").columns([1, 1, 2])
     block = left.selectbox("Block", range(blocks), format_func=lambda index: f"block {index + 1}", key="depth-block")
     change = _depth_change(lens, middle)
     plain, other = lens.trajectory(block), lens.trajectory(block, change)
@@ -38,10 +54,10 @@ def depth_panel(lens: Lens) -> None:
         "Channels", range(plain.states.shape[1]), default=plain.liveliest(4), max_selections=MOST, key=f"depth-channels-{lens.key}-{block}"
     )
     what = st.segmented_control(
-        "Show", ["image", "changed image", "difference"], default="image", key="depth-what", label_visibility="collapsed"
+        "Show", ["image", "changed image", "difference"], default="image", required=True, key="depth-what", label_visibility="collapsed"
     )
     if channels:
-        _depth_maps(lens, plain, other, change, channels, what or "image")
+        _depth_maps(lens, plain, other, change, channels, what)
     else:
         st.info("Choose at least one channel.")
     first, second = st.columns(2)
@@ -63,7 +79,13 @@ def _depth_maps(
     title = {"image": "h(t)", "changed image": "h(t) of the changed image", "difference": "|h(t) − h(t) of the changed image|"}[what]
     probabilities = lens.probabilities(plain.block, change if what == "changed image" else AS_IS)
     maps = trajectory.maps(plain, channels, values, title)
-    parts.part(maps, player(maps, (lens.network.classes[:20], probabilities[:, :20])), key="depth-maps")
+    bars = lens.network.classes[:20], probabilities[:, :20]
+    parts.part(maps, player(maps, bars, across=_across()), key="depth-maps")
+
+
+def _across() -> int:
+    """Maps beside each other: few enough that pixels can be seen."""
+    return 2 if on_a_phone() else 4
 
 
 def _depth_change(lens: Lens, place: DeltaGenerator) -> Change:
@@ -77,7 +99,7 @@ def _depth_change(lens: Lens, place: DeltaGenerator) -> Change:
 # --- Space: what the filters of a layer are, and one of them to turn and widen. Weight: kernels that evolve along depth --------
 
 
-@st.fragment
+@panel
 def space_panel(lens: Lens) -> None:
     parts.sentence(
         "The filters of a layer: their kernels, the weights α of the Gaussian derivatives they are made of, and the scale σ; turn or widen "
@@ -136,7 +158,7 @@ def _layer_name(layer: kernels.Layer) -> str:
     return f"{layer.label} ({kind}, {layer.inputs} → {layer.outputs})"
 
 
-@st.fragment
+@panel
 def weight_panel(lens: Lens) -> None:
     parts.sentence(
         "Kernels as they evolve while the activations pass: the same layer has another kernel at each t.",
@@ -151,7 +173,7 @@ def weight_panel(lens: Lens) -> None:
             "below, what such an evolution does to a Gaussian."
         )
     maps = lens.evolution()
-    parts.part(maps, player(maps), key="weight-evolution")
+    parts.part(maps, player(maps, across=_across()), key="weight-evolution")
 
 
 def _moving_layer(lens: Lens, names: list[str]) -> None:
@@ -161,7 +183,7 @@ def _moving_layer(lens: Lens, names: list[str]) -> None:
     channel = int(right.number_input("To channel", 0, outputs - 1, 0, key=f"weight-to-{name}"))
     path = lens.kernels_over_time(name, channel, 8)
     maps = kernels.moving_kernel_maps(path)
-    parts.part(maps, player(maps), key="weight-kernels")
+    parts.part(maps, player(maps, across=_across()), key="weight-kernels")
     for figure, place in zip(kernels.weight_curves(path), st.columns(2), strict=True):
         with place:
             parts.part(figure, key=f"weight-{figure.name}", height=240)
@@ -170,7 +192,7 @@ def _moving_layer(lens: Lens, names: list[str]) -> None:
 # --- Perturb: change the image or the solver, and see what that does. Compare: two networks on one image -----------------------
 
 
-@st.fragment
+@panel
 def perturb_panel(lens: Lens) -> None:
     parts.sentence(
         "Mask, dim or disturb the image, or solve it otherwise: each row says what that alone does to the prediction, to the evaluations "
@@ -178,7 +200,7 @@ def perturb_panel(lens: Lens) -> None:
         "Masks: Figure 3c of the DCN paper; contrast with and without scaled integration time: its Figure 4b; steps of the solver: Table "
         "1 of Carrara et al.",
     )
-    controls, picture = st.columns([3, 1])
+    controls, picture = st.container(key="controls-perturb").columns([3, 1])
     with controls:
         change, scaled = _change(lens)
         solver = _solver(lens)
@@ -222,15 +244,15 @@ def _solver(lens: Lens) -> Solver:
     return Solver(chosen, None if tolerance == OWN else float(tolerance))
 
 
-@st.fragment
-def compare_panel(lens: Lens, names: list[str], current: str, opened: Open) -> None:
+@panel
+def compare_panel(lens: Lens, labels: Mapping[str, str], current: str, opened: Open) -> None:
     parts.sentence(
         "Two networks look at the same image: what they say, what it costs them, and how the state of their first block moves.",
         "Models side by side, feature maps and D(t): Figures 6 and 7 of the DCN paper.",
     )
-    others = [name for name in names if name != current] or names
-    left, right = st.columns([2, 1])
-    name = left.selectbox("Compare with", others, key="compare-other")
+    others = [name for name in labels if name != current] or list(labels)
+    left, right = st.container(key="controls-compare").columns([2, 1])
+    name = left.selectbox("Compare with", others, format_func=lambda name: labels[name], key="compare-other")
     size = right.slider("Mask for D(t) (% of the side)", 5, 50, 20, 5, key="compare-mask")
     try:
         other = opened(name)
@@ -250,7 +272,7 @@ def compare_panel(lens: Lens, names: list[str], current: str, opened: Open) -> N
         parts.part(side_probabilities(sides), key="compare-probabilities")
     with right:
         parts.part(side_differences(sides), key="compare-difference")
-    for place, side, column in zip(("left", "right"), sides, st.columns(2), strict=True):
-        with column:
-            maps = trajectory.maps(side.trajectory, side.trajectory.liveliest(4), title=f"{side.name}: h(t)")
-            parts.part(maps, player(maps, across=2), key=f"compare-{place}")
+    first, last = (trajectory.maps(side.trajectory, side.trajectory.liveliest(4), title=f"{side.name}: h(t)") for side in sides)
+    names = "above" if not on_a_phone() else "first", "below" if not on_a_phone() else "then"
+    title = f"h(t) of both, moved by one slider: {names[0]} {sides[0].name}, {names[1]} {sides[1].name}"
+    parts.pair(first, last, player([first, last], across=_across()), title=title, key="compare-maps")

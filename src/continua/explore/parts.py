@@ -1,6 +1,7 @@
 """How a panel shows its parts: a sentence, charts, maps and tables, each with its numbers and its picture to take away."""
 
 import csv
+import html
 import io
 import math
 import tempfile
@@ -12,11 +13,12 @@ import numpy as np
 import streamlit as st
 
 from continua.errors import ContinuaError
+from continua.explore.answers import Pending
 from continua.report import Figure, Maps, Table, colour, draw_figure, plotly_figure, write_csv
 
-SIDE = 160  # pixels of an image on the page
+SIDE = 200  # pixels of an image on the page
 QUIET = {"displayModeBar": False, "responsive": True}
-ROW, HEAD, GAP = 112, 26, 0.02  # pixels of a row and of the words above it; share of the width between columns
+ROW, HEAD, GAP = 190, 26, 0.02  # pixels of a row and of the words above it; share of the width between columns
 WIDE = 760  # pixels that all columns of a grid have on a usual screen: rows that were higher would leave a gap below
 INK = "#3a8fcb"  # words that can be read on light paper and on dark
 GREY = "rgba(128,128,128,0.35)"
@@ -33,9 +35,8 @@ def part(shown: "Figure | Maps | Table", plot: Plot | None = None, *, key: str, 
     """A chart, maps or a table under their title, with buttons for the numbers and the picture."""
     with st.container(gap="xxsmall"):
         st.markdown(f"**{shown.title}**")
-        if isinstance(shown, Table):  # scrolls by itself where the page is narrow
-            heads = [head.text for head in shown.heads]
-            st.dataframe([dict(zip(heads, row, strict=True)) for row in shown.texts], hide_index=True, key=f"{key}-table")
+        if isinstance(shown, Table):
+            st.html(table(shown))
         else:
             drawn = plot or (grid(shown) if isinstance(shown, Maps) else chart(shown, height))
             st.plotly_chart(drawn, key=f"{key}-plot", config=QUIET, alt=shown.title)
@@ -61,6 +62,48 @@ def _buttons(shown: "Figure | Maps | Table", key: str) -> None:
             options: dict[str, Any] = dict(mime=mime[kind], key=f"{key}-{kind}", on_click="ignore", type="tertiary")
             options |= dict(icon=":material/download:", help=f"{shown.title}: {'its numbers' if kind == 'csv' else 'the picture'}")
             st.download_button(kind.upper(), make, f"{shown.name}.{kind}", **options)
+
+
+def pair(left: Maps, right: Maps, plot: Plot, *, title: str, key: str) -> None:
+    """Maps of two networks in one plot, and the files of each."""
+    with st.container(gap="xxsmall"):
+        st.markdown(f"**{title}**")
+        st.plotly_chart(plot, key=f"{key}-plot", config=QUIET, alt=title)
+        for side, maps in (("left", left), ("right", right)):
+            st.caption(maps.title)
+            _buttons(maps, f"{key}-{side}")
+
+
+def table(shown: Table) -> str:
+    """Every cell in full: words wrap, and where the page is narrow the table scrolls sideways."""
+    heads = "".join(f"<th>{html.escape(head.text)}</th>" for head in shown.heads)
+    rows = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in shown.texts)
+    return f'<div class="numbers"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+
+
+def on_a_phone() -> bool:
+    """Whether the browser says so."""
+    return "Mobi" in (st.context.headers.get("User-Agent") or "")
+
+
+@st.fragment(run_every=0.5)
+def waiting(pending: Pending) -> None:
+    """An answer that takes long: how long already, and a button that stops it; everything else on the page can be used meanwhile."""
+    job = pending.job
+    if job.stopped:
+        st.info(f"Stopped after {job.seconds:.0f} s. Choose something else, or compute it after all.", icon=":material/stop_circle:")
+        if st.button("Compute it after all", key="computing-again"):
+            pending.forget()
+            st.rerun()
+        return
+    if job.ended.is_set():
+        st.rerun()
+    job.look()
+    with st.container(horizontal=True, vertical_alignment="center", key="computing"):
+        st.markdown(f":material/hourglass_top: computing: {job.seconds:.0f} s, {job.operations:,} operations so far")
+        if st.button("Stop", key="computing-stop"):
+            job.stop()
+            st.rerun()
 
 
 def problem(error: ContinuaError) -> None:
@@ -145,38 +188,49 @@ def _mosaic(values: np.ndarray) -> tuple[np.ndarray, tuple[list[float], list[flo
     return whole, (middles[0], middles[1])
 
 
-def player(maps: Maps, bars: "tuple[tuple[str, ...], np.ndarray] | None" = None, across: int = 4, row: int = ROW) -> Plot:
+def player(
+    maps: "Maps | Sequence[Maps]", bars: "tuple[tuple[str, ...], np.ndarray] | None" = None, across: int = 4, row: int = ROW
+) -> Plot:
     """One row of maps at a time, its columns being moments: a slider moves through them from the last, a button plays them from the first.
 
-    bars   names of classes and their probabilities (moment, class), drawn below and moving along
+    Several `maps` move together, each at the same share of its own moments. `bars` are names of classes and their probabilities
+    (moment, class), drawn below and moving along.
     """
-    count, moments = len(maps.rows), len(maps.columns)
-    across = min(across, count)
-    lines = math.ceil(count / across)
+    several = [maps] if isinstance(maps, Maps) else list(maps)
+    moments = max(len(each.columns) for each in several)
+    names = several[0].columns if len(several) == 1 else [f"{share:.0%} of the block" for share in np.linspace(0, 1, moments)]
+    panes = [pane for each in several for pane in _panes(each, moments)]
+    across = min(across, len(panes))
+    lines = math.ceil(len(panes) / across)
     below = 150 if bars else 0
     height = lines * (row + HEAD) + (below + 2 * HEAD if bars else 0)
-    layout = _layout(height)
-    data, spans = [], [_span(maps.values if maps.one_scale else maps.values[k]) for k in range(count)]
-    for k in range(count):
+    layout, data = _layout(height), []
+    for k, (name, values, span, label) in enumerate(panes):
         top = 1 - ((k // across) * (row + HEAD) + HEAD) / height
-        column = k % across
-        where = column / across, (column + 1) / across - (GAP if across > 1 else 0.0)
+        where = (k % across) / across, (k % across + 1) / across - (GAP if across > 1 else 0.0)
         layout |= _axes(k, where, (top - row / height, top))
-        data.append(_heat(maps.values[k, -1], k, *spans[k], maps.label))
-        layout["annotations"].append(_words(maps.rows[k], where[0], top))
+        data.append(_heat(values[-1], k, *span, label))
+        layout["annotations"].append(_words(name, where[0], top))
     if bars:
-        layout |= _bar_axes(count, (0.0, below / height))
+        layout |= _bar_axes(len(panes), (0.0, below / height))
         layout["annotations"].append(_words("class probabilities (%)", 0.0, (below + 6) / height))
-        data.append(_bars(*bars, moments - 1, count))
+        data.append(_bars(*bars, moments - 1, len(panes)))
     # A frame holds only what moves.
     frames = []
-    for moment, name in enumerate(maps.columns):
-        moved: list[Plot] = [{"type": "heatmap", "z": _compact(maps.values[k, moment])} for k in range(count)]
+    for moment, name in enumerate(names):
+        moved: list[Plot] = [{"type": "heatmap", "z": _compact(values[moment])} for _, values, _, _ in panes]
         moved += [{"type": "bar", "y": (100 * bars[1][moment]).round(2).tolist()}] if bars else []
         frames.append({"name": name, "data": moved, "traces": list(range(len(moved)))})
-    layout |= _controls(maps.columns, height)
+    layout |= _controls(names, height)
     layout["meta"] = {"moments": moments}
     return {"data": data, "layout": layout, "frames": frames}
+
+
+def _panes(maps: Maps, moments: int) -> "list[tuple[str, np.ndarray, tuple[float, float], str]]":
+    """Name, values (moment, height, width), limits of the colours and label of each row, at that many moments."""
+    chosen = np.rint(np.linspace(0, len(maps.columns) - 1, moments)).astype(int)
+    spans = [_span(maps.values if maps.one_scale else values) for values in maps.values]
+    return [(name, values[chosen], span, maps.label) for name, values, span in zip(maps.rows, maps.values, spans, strict=True)]
 
 
 def _heat(values: np.ndarray, place: int, low: float, high: float, label: str) -> Plot:
