@@ -26,7 +26,8 @@ STYLE = """<style>
 [data-testid="stImage"] img {image-rendering: pixelated; border-radius: 4px}
 .numbers {overflow-x: auto}
 .numbers table {border-collapse: collapse; font-size: 0.9rem}
-.numbers th, .numbers td {padding: 0.3rem 0.7rem 0.3rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid rgba(128, 128, 128, 0.3)}
+.numbers th, .numbers td {padding: 0.3rem 0.7rem 0.3rem 0; text-align: left; vertical-align: top}
+.numbers tr {border-bottom: 1px solid rgba(128, 128, 128, 0.3)}
 .numbers td + td {font-variant-numeric: tabular-nums}
 @media (max-width: 640px) {
   .block-container {padding: 3.25rem 0.9rem 2rem}
