@@ -1,4 +1,4 @@
-"""The network of the README's picture: continuous in space, depth and weight, and trained on the 16×16 digits that come along.
+"""The network of the README's picture: continuous in space, depth and weight, and trained on the 16×16 bundled digits.
 
 Every filter is an N-jet, those inside the blocks with σ(t) and α(t); each block is an ODE. As filters are functions, the same weights
 work at any resolution: `enlarged` multiplies every σ. The weights lie beside this file; without them, or with `--train`, it trains anew.

@@ -5,12 +5,16 @@ import re
 import resource
 import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from continua.demo import run
+from continua.demo.kept import RATES, SEARCH, SPREAD
+from continua.demo.page import trend
 from continua.demo.run import MODELS, _next_line, demo
 from continua.errors import ConfigError
 from continua.train import Interrupted, Run, RunOptions
@@ -23,13 +27,14 @@ SMALL: dict[str, Any] = dict(
     contrasts=dict(contrasts=2, low=0.3, high=1.0, limit=8),
 )
 SECTIONS = [
-    "Accuracy against parameters",
+    "How they were trained",
     "Loss curves",
     "Evaluations of f",
     "Scales by depth",
     "Feature maps through time",
     "Robustness to a mask",
     "Robustness to contrast",
+    "What was learnt, and what next",
 ]
 
 
@@ -48,7 +53,7 @@ def test_three_runs_and_one_page_come_out(made: Path) -> None:
     assert re.findall(r"<h2[^>]*>([^<]*)<", text) == SECTIONS
     for section in re.split(r"<h2[^>]*>", text)[1:]:
         assert re.search(r"<p>[^<]{60,}</p>", section), "each part has its sentence"
-        assert 'class="plot"' in section or "<img" in section
+        assert 'class="plot"' in section or "<img" in section or section.startswith("What was learnt")
 
 
 def test_the_page_needs_nothing_from_elsewhere(made: Path) -> None:
@@ -85,7 +90,7 @@ def test_an_interrupted_demo_goes_on(
         with pytest.raises(Interrupted):
             demo(tmp_path / "demo", **SMALL)
     demo(tmp_path / "demo", **SMALL)
-    assert "dcn_ode: going on" in capsys.readouterr().out
+    assert "dcn_ode: continuing" in capsys.readouterr().out
     whole, broken = (Run(folder / "dcn_ode").result for folder in (made.parent, tmp_path / "demo"))
     assert whole is not None
     assert broken is not None
@@ -95,6 +100,48 @@ def test_an_interrupted_demo_goes_on(
 def test_runs_of_another_recipe_are_not_mixed_in(made: Path) -> None:
     with pytest.raises(ConfigError, match="by another recipe"):
         demo(made.parent, **(SMALL | dict(changes=SMALL["changes"] | dict(seed=1))))
+
+
+# --- what the page says
+
+
+def test_the_kept_numbers_are_those_of_the_search() -> None:
+    kept = json.loads((Path(__file__).parents[2] / "results/checks/demo.json").read_text("utf-8"))
+    search: dict[str, dict[float, list[float]]] = {}
+    for line in kept["search"]:
+        search.setdefault(line["model"], {}).setdefault(line["lr"], []).append(line["holdout_accuracy"])
+    assert {model: {rate: sum(found) / len(found) for rate, found in tried.items()} for model, tried in search.items()} == SEARCH
+    for model, tried in SEARCH.items():
+        assert RATES[model] == max(tried, key=lambda rate: tried[rate])
+        seeds = [line for line in kept["seeds"] if line["model"] == model and line["lr"] == RATES[model]]
+        assert tuple(line["test_accuracy"] for line in sorted(seeds, key=lambda line: line["seed"])) == SPREAD[model]
+
+
+def test_every_network_of_the_demo_trains_well_with_every_seed() -> None:
+    assert min(accuracy for kept in SPREAD.values() for accuracy in kept) > 0.93
+    assert min(len(kept) for kept in SPREAD.values()) >= 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"A": (1, 2), "B": (1, 3)}, "rises in both networks"),
+        ({"A": (2, 1), "B": (3, 1), "C": (2, 1)}, "falls in all 3 networks"),
+        ({"A": (1, 2), "B": (3, 1)}, "rises in A, and falls in B"),
+        ({"A": (1, 1.001), "B": (3, 1), "C": (2, 1)}, "falls in B and C, and stays the same in A"),
+    ],
+)
+def test_a_trend_is_said_as_the_numbers_have_it(changes: dict[str, tuple[float, float]], words: str) -> None:
+    assert trend(changes) == words
+
+
+def test_long_work_says_so_again_and_again(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(run, "BEAT", 0.01)
+    with run._saying("looking"):
+        time.sleep(0.1)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "looking ..."
+    assert len(lines) > 2
 
 
 PROCESSOR_SECONDS = 900

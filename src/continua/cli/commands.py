@@ -26,7 +26,7 @@ from continua.options import typed_value
 Words = list[str]
 # Each is a file of this room with a `COMMAND`; the words are those of `continua --help`.
 COMMANDS = {
-    "demo": "train and compare three networks on the embedded digits",
+    "demo": "train and compare three networks on the bundled digits",
     "train": "train a network by a recipe, or resume a run",
     "evaluate": "look closely at a finished run",
     "sweep": "carry out a grid of trainings, here or on a Slurm cluster",

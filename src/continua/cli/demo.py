@@ -27,7 +27,7 @@ def demo_command(options: Namespace) -> None:
 
 
 COMMAND = Command(
-    "Train three small networks on the embedded digits, compare them and look inside, on one page (about five minutes).",
+    "Train three small networks on the bundled digits, compare them and look inside, on one page (about five minutes).",
     demo_command,
     add_demo_arguments,
 )

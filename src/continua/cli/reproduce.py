@@ -21,6 +21,15 @@ from continua.tally import Tally, counted
 DECLARED: Json = json.loads(Path(__file__).with_name("studies.json").read_text("utf-8"))
 SCALES = tuple(DECLARED["scales"])
 
+LEGEND = """
+id         what to type: continua reproduce ID
+state      done: trained and compared at this scale; partly: some of its runs are trained; not run: none is
+time left  for the runs that are missing, from those that are finished (empty: not known yet, or nothing is left)
+found      what became of the paper's claims: each holds, does not hold, or is undecided (the seeds spread too widely to tell)
+printed    the paper's own result
+scales     smoke: seconds, to see that it runs, and never compared; cpu: hours, reduced; wide: cpu at full width; paper: GPUs, as published
+"""
+
 
 def add_reproduce_arguments(parser: Parser, words: Words) -> None:
     parser.add_argument(
@@ -116,6 +125,7 @@ def list_runs(options: Namespace) -> None:
     rows = [(state.study.id, state.study.title, state.text, state.time, state.verdict, state.study.published) for state in states]
     columns = ("id", "what", "state", "time left", "found", "printed")
     show_table(f"studies at {options.scale}", columns, rows, text=range(len(columns)))
+    print(LEGEND)
     print(counted(state.tally for state in states))
 
 

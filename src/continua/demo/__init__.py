@@ -1,4 +1,4 @@
-"""The main job on the data set that comes along: `continua demo` trains, compares and looks into three small networks, on one page."""
+"""The main job on the bundled data set: `continua demo` trains, compares and looks into three small networks, on one page."""
 
 from continua.demo.run import demo
 

@@ -132,7 +132,7 @@ def _of_weights(folder: Path) -> Explored:
     channels = model.in_channels or 3
     side = model_entry(model.name).image_size
     key = network_digest(folder / WEIGHTS_FILE, read_json_object(folder / CONFIG_FILE))
-    absent = "These are weights alone, which name no data set: the embedded digits stand in. Upload an image of the kind it was trained on."
+    absent = "These are weights alone, which name no data set: the bundled digits stand in. Upload an image of the kind it was trained on."
     classes = _numbered(model, (channels, side, side))
     about = f"`{model.name}`, {count_parameters(model):,} parameters"
     return Explored(_shown_name(folder), key, model, (channels, side, side), classes, Augmentation(), _stand_ins(), about, absent)
@@ -154,7 +154,7 @@ def _data_of(run: RunView, model: Network) -> tuple[tuple[Picture, ...], tuple[s
         if run.data not in CATALOGUE:
             raise
         shape = CATALOGUE[run.data].shape
-        absent = f"The images of {run.data} are not here, so the embedded digits stand in ({error})."
+        absent = f"The images of {run.data} are not here, so the bundled digits stand in ({error})."
         return _stand_ins(), _numbered(model, shape), shape, absent
 
 

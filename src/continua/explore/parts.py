@@ -208,7 +208,7 @@ def player(
     for k, (name, values, span, label) in enumerate(panes):
         top = 1 - ((k // across) * (row + HEAD) + HEAD) / height
         where = (k % across) / across, (k % across + 1) / across - (GAP if across > 1 else 0.0)
-        layout |= _axes(k, where, (top - row / height, top))
+        layout |= _axes(k, where, (max(0.0, top - row / height), top))
         data.append(_heat(values[-1], k, *span, label))
         layout["annotations"].append(_words(name, where[0], top))
     if bars:

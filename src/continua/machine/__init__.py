@@ -1,4 +1,4 @@
-"""The machine that we run on: what its number types are worth, what it has, how its memory is kept. Imports no other room."""
+"""The machine that we run on: what its number types are worth, what it has, how its memory is kept. Imports no other module of ours."""
 
 from continua.machine.asking import cache_folder
 from continua.machine.facts import consequences, faults, float32_fault, machine_facts, packages, remarks, usable_cores, writable

@@ -1,5 +1,6 @@
 """Pictures as files: figures and maps for papers and documents (PNG, SVG, PDF), and contact sheets of data sets."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,6 +96,10 @@ def _series(figure: Figure) -> "Canvas":
             getattr(axes, f"set_{name}scale")("log")
         if axis.limits:
             getattr(axes, f"set_{name}lim")(axis.limits)
+        low, high = getattr(axes, f"get_{name}lim")()
+        if axis.log and (marks := [mark for mark in log_marks(low, high) if low <= mark <= high]):
+            getattr(axes, f"set_{name}ticks")(marks, [f"{mark:g}" for mark in marks])
+            getattr(axes, f"set_{name}ticks")([], minor=True)
     if figure.x_marks:
         axes.set_xticks(figure.x_marks, [str(mark) for mark in figure.x_marks])
         axes.set_xticks([], minor=True)
@@ -113,6 +118,20 @@ def _series(figure: Figure) -> "Canvas":
         where: dict[str, Any] = dict(loc="upper left", bbox_to_anchor=(1.0, 1.0)) if beside else dict(loc="best")
         axes.legend(*zip(*entries, strict=True), **where)
     return canvas
+
+
+def log_marks(low: float, high: float) -> list[float]:
+    """What to write along a logarithmic axis: 0.1, 0.2, 0.5, 1, …, and every digit over less than half a decade.
+
+    None over three decades and more, where powers of ten are enough.
+    """
+    decades = math.log10(high / low) if 0 < low < high else 0.0
+    if decades >= 3:
+        return []
+    digits = (1, 2, 5) if decades >= 0.5 else range(1, 10)
+    first, last = (round(math.floor(math.log10(edge))) for edge in (low, high)) if low > 0 else (0, 0)
+    marks = [float(f"{digit}e{power}") for power in range(first - 1, last + 2) for digit in digits]
+    return [mark for mark in marks if low / 1.5 <= mark <= high * 1.5]
 
 
 def _categories(series: Sequence[Series]) -> dict[float | str, int]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from continua.files import written_whole
-from continua.report.draw import PLOTLY_DASHES, SYMBOLS, colour, draw_figure, faint
+from continua.report.draw import PLOTLY_DASHES, SYMBOLS, colour, draw_figure, faint, log_marks
 from continua.report.page import Axis, Cell, Figure, Link, Maps, Page, PlusMinus, Series, Table, cell_text
 
 Json = dict[str, Any]  # what plotly reads
@@ -143,12 +143,12 @@ def _axis(axis: Axis) -> Json:
 
 
 def _ticks(axis: Axis, values: Sequence[Any]) -> Json:
-    """Powers of ten over decades, also numbers between them over less; whole numbers over a few epochs, where plotly would mark halves."""
+    """Powers of ten over three decades and more, else 0.1, 0.2, 0.5, 1; whole numbers over a few epochs, where plotly would mark halves."""
     known = [float(value) for numbers in values for value in numbers if np.isfinite(value) and (value > 0 or not axis.log)]
     low, high = axis.limits or ((min(known), max(known)) if known else (1.0, 1.0))
     if axis.log:
-        decades = np.log10(high / low)
-        return {"exponentformat": "power", "dtick": 1} if decades >= 2 else {"dtick": "D2" if decades >= 1 else "D1"}
+        marks = log_marks(low, high)
+        return {"tickvals": marks, "ticktext": [f"{mark:g}" for mark in marks]} if marks else {"exponentformat": "power", "dtick": 1}
     return {"dtick": 1} if axis.whole and high - low < 10 else {}
 
 

@@ -16,8 +16,10 @@ from continua.report import (
     EARLIER,
     VERSION,
     Entry,
+    Figure,
     Maps,
     Page,
+    Part,
     RunOfEntry,
     entry_environment,
     from_plain,
@@ -135,13 +137,22 @@ def study_entry(study: Study, scale: str, seeds: int, finding: Finding, wanted: 
         commands=[command],
         reduced=reduced(study, scale, seeds, [Trained(run.row.label, run.recipe) for run in wanted]),
         environment=environment,
-        parts=list(finding.parts),
+        parts=[without_printed(part) for part in finding.parts] if scale == "smoke" else list(finding.parts),
         study=study.id,
         scale=scale,
         printed=study.printed,
         claims=list(finding.claims),
         runs=[RunOfEntry(run.row.label, run.recipe.seed, run.run.folder.name) for run in wanted],
     )
+
+
+def without_printed(part: Part) -> Part:
+    """A figure without the printed curves: a smoke run trains for seconds, and a curve of it beside a printed one compares nothing."""
+    if not isinstance(part, Figure) or all(series.name.endswith("printed") for series in part.series):
+        return part
+    ours = [series for series in part.series if not series.name.endswith("printed")]
+    note = "Printed curves are not drawn beside a smoke run."
+    return part if len(ours) == len(part.series) else replace(part, series=ours, caption=note)
 
 
 def study_page(entry: Entry) -> Page:

@@ -1,7 +1,7 @@
 """How a run is made: train by a recipe, go on after an interruption exactly as if there had been none; sweeps of many trainings.
 
 To follow one training step, read `loop.py` (an epoch, and what is kept), `step.py` (a batch: forward, agreement, backward, update) and
-`optimiser.py` (how parameters follow gradients). What a run is, and reading one, is the room `continua.runs`.
+`optimiser.py` (how parameters follow gradients). What a run is, and reading one, is the module `continua.runs`.
 """
 
 from continua.runs import (

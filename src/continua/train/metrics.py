@@ -103,6 +103,10 @@ def _scalars(line: Json, prefix: str = "") -> "list[tuple[str, float]]":
     return scalars
 
 
+BEAT = 4.0  # seconds after which lines say how far a training is, also within an epoch
+SPARSER = 0.02  # or this share of the time it has taken: the log of a long training stays short
+
+
 class Progress:
     """What a person sees while a network trains. `kind`: auto (a bar where stderr is a terminal, else lines), bar, lines or off."""
 
@@ -112,6 +116,7 @@ class Progress:
         self.kind = ("bar" if sys.stderr.isatty() else "lines") if kind == "auto" else kind
         self.epochs, self.batches = epochs, batches
         self.started, self.before, self.done = time.monotonic(), done, done
+        self.said = self.started
         self._bar: Bar | None = None
         self._task: TaskID | None = None
 
@@ -145,8 +150,15 @@ class Progress:
             parts += [f"NFE {'/'.join(f'{n:.0f}' for n in nfe)}"] if any(nfe) else []
             self._bar.update(self._task, completed=self.done, description=f"epoch {epoch + 1}/{self.epochs}", now="  ".join(parts))
 
+        now = time.monotonic()
+        if self.kind == "lines" and now - self.said > max(BEAT, SPARSER * (now - self.started)):
+            self.said = now
+            share = (self.done - 1) % self.batches + 1
+            print(f"epoch {epoch + 1}/{self.epochs}  batch {share}/{self.batches}  loss {loss:.4g}", file=sys.stderr, flush=True)
+
     def epoch(self, line: Json) -> None:
         """After every epoch."""
+        self.said = time.monotonic()
         if self.kind == "off":
             return
         shares = [(name, line.get(f"{name}_accuracy")) for name in ("train", "holdout", "test")]
