@@ -24,7 +24,7 @@ def draw(rates: dict[str, float], ink: str, faint: str) -> Figure:
     names = list(rates)
     colours = [faint if "plain" in name else "#d1495b" for name in names]
     ax.barh(names, list(rates.values()), color=colours, height=0.62)
-    for place, (name, rate) in enumerate(rates.items()):
+    for place, rate in enumerate(rates.values()):
         times = "" if place == 0 else f"  ({rate / rates[names[0]]:.1f}×)"
         ax.annotate(f"{rate:.0f}{times}", (rate, place), (4, 0), textcoords="offset points", va="center", color=ink, fontsize=9.5)
     ax.invert_yaxis()
