@@ -22,7 +22,19 @@ class ForeignFile(ContinuaError):
 
 @contextmanager
 def written_whole(target: Path) -> Iterator[Path]:
-    """A temporary name beside `target` to write to; it becomes `target` when the block ends well, and goes when it does not."""
+    """A temporary name beside `target` to write to; it becomes `target` when the block ends well, and goes when it does not.
+
+    Args:
+        target: the file.
+
+    Returns:
+        A context that gives the temporary path.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from continua.files import written_whole
+        >>> with written_whole(Path("x.bin")) as path: path.write_bytes(b"...")  # doctest: +SKIP
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{target.stem}.", suffix=target.suffix, dir=target.parent)
     os.close(handle)
@@ -36,7 +48,20 @@ def written_whole(target: Path) -> Iterator[Path]:
 
 
 def write_text(target: Path, text: str) -> Path:
-    """Write a whole text file or none."""
+    """Write a whole text file or none.
+
+    Args:
+        target: the file.
+        text: its contents.
+
+    Returns:
+        The file.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from continua.files import write_text
+        >>> write_text(Path("notes.txt"), "...")  # doctest: +SKIP
+    """
     with written_whole(target) as temporary:
         temporary.write_text(text, "utf-8")
     return target
@@ -50,7 +75,18 @@ def write_text(target: Path, text: str) -> Path:
 
 
 def write_synced(path: Path, data: "bytes | memoryview", root: Path | None = None) -> None:
-    """Write a file that survives a crash of the machine: it gets its own name once it is on the disk. `root`: by default its own folder."""
+    """Write a file that survives a crash of the machine: it gets its own name once it is on the disk. `root`: by default its own folder.
+
+    Args:
+        path: the file.
+        data: its contents.
+        root: folder below which no link is followed; None: that of the file.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from continua.files import write_synced
+        >>> write_synced(Path("state.bin"), b"...")  # doctest: +SKIP
+    """
     part = f".{path.name}.part"  # always the same: what a killed process leaves, the next one takes away
     with folder_below(root or path.parent, path.parent) as folder:
         _remove(part, folder)

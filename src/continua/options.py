@@ -15,7 +15,22 @@ WORDS |= dict.fromkeys((dict, Mapping), "options by name, such as {a: 1}")
 
 
 def option(default: Any, help: str) -> Any:
-    """A field with its sentence. Where the default is a class (`dict`), each object gets one of its own."""
+    """A field with its sentence. Where the default is a class (`dict`), each object gets one of its own.
+
+    Args:
+        default: the default value; a class such as `dict` is called for each object.
+        help: a sentence for people, shown by `--help` and in the tables of options.
+
+    Returns:
+        A dataclass field.
+
+    Examples:
+        >>> from dataclasses import dataclass
+        >>> from continua.analysis import option
+        >>> @dataclass
+        ... class Options:
+        ...     times: int = option(21, "at how many moments")
+    """
     if isinstance(default, type):
         return field(default_factory=default, metadata={"help": help})
     return field(default=default, metadata={"help": help})

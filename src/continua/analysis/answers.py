@@ -56,7 +56,23 @@ def answer(
     pictures: Sequence[str] = ("png",),
     out: Path | None = None,
 ) -> Answer:
-    """The answer on disk if there is one (and not `force`), else ask. It lies with the first run, or under `out`."""
+    """The answer on disk if there is one (and not `force`), else ask. It lies with the first run, or under `out`.
+
+    Args:
+        question: the analysis, as `find_question` gives it.
+        subjects: the runs that are asked, as `subject_of` gives them.
+        options: an object of the question's `Options`; None: its defaults.
+        force: ask again although the answer is on disk.
+        pictures: formats in which figures are drawn beside the answer.
+        out: folder for the answer; None: that of the first run.
+
+    Returns:
+        The answer: its result as a dataclass, and its page.
+
+    Examples:
+        >>> from continua.analysis import answer, find_question, subject_of
+        >>> answer(find_question("scales"), [subject_of("runs/demo/dcn_ode")])  # doctest: +SKIP
+    """
     options = question.Options() if options is None else options
     check_number(question, subjects)
     base = out or (subjects[0].folder / "analysis" if subjects else Path("analysis"))

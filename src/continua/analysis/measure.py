@@ -54,7 +54,20 @@ def kept(keep: Keep, name: str, make: Callable[[], Measured]) -> Measured:
 
 
 def black(preprocess: Augmentation) -> Tensor:
-    """What a pixel of value 0 is after preprocessing, per channel, (channels or 1, 1, 1)."""
+    """What a pixel of value 0 is after preprocessing, per channel, (channels or 1, 1, 1).
+
+    Args:
+        preprocess: how a run prepares its images.
+
+    Returns:
+        A tensor that broadcasts against images, (channels or 1, 1, 1).
+
+    Examples:
+        >>> from continua.analysis import black
+        >>> from continua.data import Augmentation
+        >>> black(Augmentation(mean=(0.5,), std=(0.25,))).flatten().tolist()
+        [-2.0]
+    """
     mean = torch.tensor(preprocess.mean or (0.0,), dtype=torch.float32)
     std = torch.tensor(preprocess.std or (1.0,), dtype=torch.float32)
     return (-mean / std).reshape(-1, 1, 1)

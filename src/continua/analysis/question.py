@@ -43,13 +43,14 @@ class DataOptions:
 class Question:
     """An analysis as `continua analyse` and the studies see it.
 
-    summary  one sentence, for the list of all analyses; of a longer text, such as a module's docstring, its first line
-    ask      (subject, options) -> a frozen dataclass of plain numbers; its return annotation names that dataclass, which is how a stored
-             answer is read back
-    present  result -> Page
-    runs     "one": asked of each run by itself, several are shown in one figure. "many": `ask` gets a list of subjects, at least one.
-             "any": a list that may be empty
-    version  raise it when the same options give other numbers than before: stored answers are then asked again
+    Attributes:
+        summary: one sentence, for the list of all analyses; of a longer text, such as a module's docstring, its first line
+        ask: (subject, options) -> a frozen dataclass of plain numbers; its return annotation names that dataclass, which is how a stored
+            answer is read back
+        present: result -> Page
+        runs: "one": asked of each run by itself, several are shown in one figure. "many": `ask` gets a list of subjects, at least one.
+            "any": a list that may be empty
+        version: raise it when the same options give other numbers than before: stored answers are then asked again
     """
 
     name: str
@@ -85,7 +86,21 @@ _REGISTERED: dict[str, Question] = {}
 
 
 def register_question(question: Question) -> Question:
-    """Make an analysis known by its name, to `continua analyse` and to studies; returns it. A second one of the same name is refused."""
+    """Make an analysis known by its name, to `continua analyse` and to studies; returns it. A second one of the same name is refused.
+
+    Args:
+        question: the analysis.
+
+    Returns:
+        The same analysis.
+
+    Raises:
+        ConfigError: there is one of this name already.
+
+    Examples:
+        >>> from continua.analysis import register_question
+        >>> register_question(mine)  # doctest: +SKIP
+    """
     known = _REGISTERED.setdefault(question.name, question)
     refuse_second("an analysis", question.name, known.ask, question.ask)
     _REGISTERED[question.name] = question
@@ -93,12 +108,36 @@ def register_question(question: Question) -> Question:
 
 
 def known_questions() -> dict[str, str]:
-    """Name and summary of every analysis, by name."""
+    """Name and summary of every analysis, by name.
+
+    Returns:
+        Summaries by name.
+
+    Examples:
+        >>> from continua.analysis import known_questions
+        >>> "scales" in known_questions()
+        True
+    """
     return {name: _REGISTERED[name].summary for name in sorted(_REGISTERED)}
 
 
 def find_question(name: str) -> Question:
-    """The analysis of this name, or an error that suggests the nearest."""
+    """The analysis of this name, or an error that suggests the nearest.
+
+    Args:
+        name: a name that `known_questions` lists.
+
+    Returns:
+        The analysis.
+
+    Raises:
+        ConfigError: there is none of this name.
+
+    Examples:
+        >>> from continua.analysis import find_question
+        >>> find_question("scales").name
+        'scales'
+    """
     if name not in _REGISTERED:
         raise unknown_name("analysis", name, sorted(_REGISTERED))
     return _REGISTERED[name]
@@ -172,7 +211,24 @@ class Subject:
 
 
 def subject_of(folder: "str | Path", *, device: str = "auto", data_dir: "str | Path | None" = None, quiet: bool = False) -> Subject:
-    """The network of a finished run with its data, for a question."""
+    """The network of a finished run with its data, for a question.
+
+    Args:
+        folder: that of a finished run.
+        device: "auto", "cpu" or "cuda".
+        data_dir: folder of all data sets; None: where the run found them.
+        quiet: show no progress.
+
+    Returns:
+        The run as analyses see it.
+
+    Raises:
+        ConfigError: the folder holds no finished run.
+
+    Examples:
+        >>> from continua.analysis import subject_of
+        >>> subject_of("runs/demo/dcn_ode").data  # doctest: +SKIP
+    """
     run = RunView(folder, device=device, data_dir=data_dir)
     run.weights_file()  # where there are none yet, that is said at once
     return Subject(run, quiet=quiet)

@@ -15,7 +15,20 @@ EPOCH = Axis("epoch", whole=True)
 
 
 def runs_page(runs: Sequence[RunView], title: str | None = None) -> Page:
-    """Table and curves of all runs, then what was analysed about each."""
+    """Table and curves of all runs, then what was analysed about each.
+
+    Args:
+        runs: finished runs.
+        title: heading of the page.
+
+    Returns:
+        A page for `continua.report.write_html`.
+
+    Examples:
+        >>> from continua.analysis import runs_page
+        >>> from continua.runs import RunView
+        >>> runs_page([RunView("runs/demo/dcn_ode")])  # doctest: +SKIP
+    """
     names = ", ".join(run.name for run in runs)
     unfinished = [run.name for run in runs if run.result is None]
     parts: list[Part] = [_table(runs)]
@@ -43,7 +56,19 @@ def stored_pages(folder: Path) -> list[Page]:
 
 
 def curves_over_seeds(groups: Mapping[str, Sequence[RunView]]) -> list[Figure]:
-    """Loss and accuracy through training, a curve for each group: the mean of its runs, with their standard deviation as a band."""
+    """Loss and accuracy through training, a curve for each group: the mean of its runs, with their standard deviation as a band.
+
+    Args:
+        groups: runs by the name that their curve gets.
+
+    Returns:
+        Figures of loss and accuracy, where the runs recorded them.
+
+    Examples:
+        >>> from continua.analysis import curves_over_seeds
+        >>> from continua.runs import RunView
+        >>> curves_over_seeds({"DCN-ODE": [RunView("runs/a"), RunView("runs/b")]})  # doctest: +SKIP
+    """
     kinds = (
         ("loss", "Training loss", Axis("loss", "nats"), 1.0),
         ("train_accuracy", "Training accuracy", Axis("accuracy", "%"), 100.0),

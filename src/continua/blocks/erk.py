@@ -47,9 +47,10 @@ class _Statistics(nn.Module):
 class ERKStep(RKStep):
     """`stages` groups of `m` growths of `growth` channels, added to y_n.
 
-    bottleneck    channels of the 1×1 convolution before each 3×3; None: no bottleneck
-    uses          how often the step is taken with the same weights; the statistics of its batch norms are each use's own
-    make_filter   (inputs, outputs) -> Filter; 3×3 pixels by default
+    Args:
+        bottleneck: channels of the 1×1 convolution before each 3×3; None: no bottleneck
+        uses: how often the step is taken with the same weights; the statistics of its batch norms are each use's own
+        make_filter: (inputs, outputs) -> Filter; 3×3 pixels by default
     """
 
     def __init__(

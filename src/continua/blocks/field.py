@@ -19,11 +19,12 @@ Time = float | Tensor
 class Prepared:
     """A field made ready for one solve.
 
-    rate       f(t, h)
-    tensors    what f is made of and needs gradients of: they are collected there over all evaluations, and carried back once
-    on_step    called before the evaluations of a step with its index, and with True where it is taken again for a gradient
-    layout     in which layout of the state f is fastest
-    routes     how each convolution is applied; asked after the solve, since filters that depend on t choose while it runs
+    Attributes:
+        rate: f(t, h)
+        tensors: what f is made of and needs gradients of: they are collected there over all evaluations, and carried back once
+        on_step: called before the evaluations of a step with its index, and with True where it is taken again for a gradient
+        layout: in which layout of the state f is fastest
+        routes: how each convolution is applied; asked after the solve, since filters that depend on t choose while it runs
     """
 
     rate: Callable[[Tensor, Tensor], Tensor]

@@ -89,9 +89,10 @@ class _Statistics(nn.Module):
 class Clique(nn.Module):
     """The clique block of CliqueNet: `stages` nodes of `growth` channels over an input of `channels`.
 
-    loops              how often all stages are updated; 0 leaves what stage I grew
-    order              gauss-seidel: an update uses the newest values; jacobi: the values of the loop before
-    state_in_update    whether updates read y_n too
+    Args:
+        loops: how often all stages are updated; 0 leaves what stage I grew
+        order: gauss-seidel: an update uses the newest values; jacobi: the values of the loop before
+        state_in_update: whether updates read y_n too
     """
 
     def __init__(

@@ -25,6 +25,20 @@ def embed_tableau(step: "ERKStep | IRKStep", tableau: "str | Tableau", rate: Ten
 
     `rate` is (channels, channels). An `IRKStep` repeats Gauss–Seidel or Jacobi sweeps towards the implicit method's increments, and
     reaches them as its loops grow if `state_in_update` is set.
+
+    Args:
+        step: the block's step, changed in place.
+        tableau: the method, by name or as a `Tableau`.
+        rate: (channels, channels), the matrix of the linear equation.
+        h: size of the step.
+
+    Raises:
+        ConfigError: the method has another number of stages than the step.
+
+    Examples:
+        >>> import torch
+        >>> from continua.blocks import embed_tableau
+        >>> embed_tableau(step, "rk4", torch.eye(4), 0.1)  # doctest: +SKIP
     """
     tableau = find_method(tableau)
     _check(step, tableau, rate)

@@ -52,7 +52,23 @@ class Activation(nn.Module):
 
 
 def group_norm(channels: int, groups: "int | str" = 32) -> nn.GroupNorm:
-    """GroupNorm with at most `groups` groups ("channels": one per channel); fewer where the channels do not divide."""
+    """GroupNorm with at most `groups` groups ("channels": one per channel); fewer where the channels do not divide.
+
+    Args:
+        channels: of the map.
+        groups: at most so many groups, or "channels".
+
+    Returns:
+        The layer.
+
+    Raises:
+        ConfigError: groups is neither a positive number nor "channels".
+
+    Examples:
+        >>> from continua.blocks import group_norm
+        >>> group_norm(24, 4).num_groups
+        4
+    """
     if groups == "channels":
         return nn.GroupNorm(channels, channels)
     if not isinstance(groups, int) or groups < 1:
@@ -93,10 +109,11 @@ def _is_watched(module: nn.Module) -> bool:
 class Style:
     """What the layers of a Runge–Kutta block have in common.
 
-    norm                batch, group (with `norm_groups`) or identity (which has no scale and shift either)
-    activation          any name of `continua.blocks.ACTIVATIONS`
-    dropout             share of values set to 0 after each growth
-    memory_efficient    forget what a convolution reads, make it again in the backward pass: same numbers, less memory
+    Attributes:
+        norm: batch, group (with `norm_groups`) or identity (which has no scale and shift either)
+        activation: any name of `continua.blocks.ACTIVATIONS`
+        dropout: share of values set to 0 after each growth
+        memory_efficient: forget what a convolution reads, make it again in the backward pass: same numbers, less memory
     """
 
     norm: Literal["batch", "group", "identity"] = "batch"

@@ -42,7 +42,22 @@ class OptimalityGradients:
 def optimality_gradients(
     block: ODEBlock, z: Tensor, loss: Callable[[Tensor], Tensor], *, steps: int | None = None, scheme: str = "euler"
 ) -> OptimalityGradients:
-    """The gradients of loss(z(t1)) by the optimality system, on `steps` steps (default: those of the block's solver)."""
+    """The gradients of loss(z(t1)) by the optimality system, on `steps` steps (default: those of the block's solver).
+
+    Args:
+        block: the ODE block.
+        z: its input.
+        loss: from the block's output to a number.
+        steps: steps of the backward solve; None: as many as the block takes.
+        scheme: how the backward equations are stepped.
+
+    Returns:
+        Gradients to the input and to the parameters.
+
+    Examples:
+        >>> from continua.blocks import optimality_gradients
+        >>> optimality_gradients(block, z, lambda out: out.square().mean())  # doctest: +SKIP
+    """
     steps = block.solver.steps if steps is None else steps
     if scheme not in SCHEMES or steps is None:
         raise ConfigError(f"the optimality system is solved by {' or '.join(SCHEMES)} in fixed steps; got scheme={scheme!r}, steps={steps}")

@@ -11,13 +11,38 @@ from continua.blocks.norm import Standardise
 
 
 def norms_over_batches(net: nn.Module) -> list[nn.Module]:
-    """The modules that normalise a map by statistics of its batch."""
+    """The modules that normalise a map by statistics of its batch.
+
+    Args:
+        net: any module.
+
+    Returns:
+        Those of its modules, in their order.
+
+    Examples:
+        >>> from torch import nn
+        >>> from continua.blocks import norms_over_batches
+        >>> len(norms_over_batches(nn.Sequential(nn.BatchNorm2d(4), nn.GroupNorm(2, 4))))
+        1
+    """
     plain = nn.modules.batchnorm._BatchNorm
     return [m for m in net.modules() if isinstance(m, plain) or (isinstance(m, Standardise) and m.kind == "batch")]
 
 
 def share_batch_statistics(net: nn.Module) -> nn.Module:
-    """Have every batch norm of the network take its statistics over all ranks; parameters and buffers stay as and where they are."""
+    """Have every batch norm of the network take its statistics over all ranks; parameters and buffers stay as and where they are.
+
+    Args:
+        net: the network, changed in place.
+
+    Returns:
+        The same network.
+
+    Examples:
+        >>> from torch import nn
+        >>> from continua.blocks import share_batch_statistics
+        >>> net = share_batch_statistics(nn.Sequential(nn.BatchNorm2d(4)))
+    """
     for module in norms_over_batches(net):
         if isinstance(module, nn.BatchNorm2d):
             module.__class__ = RankBatchNorm

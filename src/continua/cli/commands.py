@@ -190,7 +190,19 @@ class Command:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; 0 on success, 2 with one line on stderr on an error a person can act on."""
+    """Run one command; 0 on success, 2 with one line on stderr on an error a person can act on.
+
+    Args:
+        argv: the words after `continua`; None: those of this process.
+
+    Returns:
+        The exit code.
+
+    Examples:
+        >>> from continua.cli import main
+        >>> main(["models", "dcn_ode"])  # doctest: +SKIP
+        0
+    """
     keep_freed_memory()
     if argv is None:  # called with words, this is part of somebody else's program
         claim_process()
@@ -226,7 +238,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parse(words: Words) -> tuple[Command, Namespace]:
-    """The command that the words name, and its options. Raises what `main` prints: nothing is run."""
+    """The command that the words name, and its options. Raises what `main` prints: nothing is run.
+
+    Args:
+        words: the words after `continua`.
+
+    Returns:
+        The command and its options.
+
+    Examples:
+        >>> from continua.cli import parse
+        >>> command, options = parse(["models", "dcn*"])
+    """
     # The options of `continua` itself stand before the command.
     start = next((place for place, word in enumerate(words) if not word.startswith("-")), len(words))
     flags, words = words[:start], words[start:]

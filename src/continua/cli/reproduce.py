@@ -23,8 +23,8 @@ SCALES = tuple(DECLARED["scales"])
 
 LEGEND = """
 id         what to type: continua reproduce ID
-state      done: trained and compared at this scale; partly: some of its runs are trained; not run: none is
-time left  for the runs that are missing, from those that are finished (empty: not known yet, or nothing is left)
+state      done: trained and compared at this scale; partly: some runs are trained; no result yet, not run: nothing is there
+time left  (with an ID) for the runs that are missing, from those that are finished (empty: not known yet, or nothing is left)
 found      what became of the paper's claims: each holds, does not hold, or is undecided (the seeds spread too widely to tell)
 printed    the paper's own result
 scales     smoke: seconds, to see that it runs, and never compared; cpu: hours, reduced; wide: cpu at full width; paper: GPUs, as published
@@ -111,6 +111,7 @@ def list_declared(options: Namespace) -> None:
         tallies.append(tally)
         done += here is not None
     show_table(f"studies at {options.scale}", ("id", "what", "state", "found", "printed"), rows, text=range(5))
+    print(LEGEND)
     print(f"{done} of {len(rows)} studies carried out at {options.scale}. {counted(tallies)}")
     print("continua reproduce ID --list counts the finished runs of a study, or of a paper such as dcn, and says how long the rest takes.")
 

@@ -27,13 +27,40 @@ CATALOGUE: dict[str, OfficialSet] = {
 
 
 def folder_size(name: str) -> int | None:
-    """The height and width of images of a folder: 224 for "image_folder", 64 for "image_folder64"; None for any other name."""
+    """The height and width of images of a folder: 224 for "image_folder", 64 for "image_folder64"; None for any other name.
+
+    Args:
+        name: of a data set.
+
+    Returns:
+        Pixels, or None.
+
+    Examples:
+        >>> from continua.data import folder_size
+        >>> folder_size("image_folder64")
+        64
+    """
     named = re.fullmatch(rf"{IMAGE_FOLDER}([1-9]\d{{0,3}})?", name)
     return int(named[1] or FOLDER_SIZE) if named else None
 
 
 def catalogue_entry(name: str) -> OfficialSet:
-    """The set of this name, or an error that suggests the nearest."""
+    """The set of this name, or an error that suggests the nearest.
+
+    Args:
+        name: a name that `continua data list` shows.
+
+    Returns:
+        The set, with its files, sizes and checksums.
+
+    Raises:
+        ConfigError: there is none of this name; the nearest are suggested.
+
+    Examples:
+        >>> from continua.data import catalogue_entry
+        >>> catalogue_entry("cifar10").shape
+        (3, 32, 32)
+    """
     if name in CATALOGUE:
         return CATALOGUE[name]
     if folder_size(name):
@@ -65,6 +92,26 @@ def load(
 
     `splits`: which to read (default: all that are there). `per_class`: keep this many training images of each class.
     `holdout`: move this fraction of the training images that are left to a split "holdout". Both are drawn by `seed`.
+
+    Args:
+        name: a data set of `continua data list`, or "image_folder" for your own.
+        data_dir: folder of all data sets; for "image_folder", the tree of class folders itself.
+        splits: which to read; None: all that are there.
+        per_class: keep this many training images of each class.
+        seed: decides which images `per_class` and `holdout` take.
+        holdout: move this share of the training images to a split "holdout".
+
+    Returns:
+        The data set: a mapping from the names of splits to their images.
+
+    Raises:
+        ConfigError: there is no such set.
+        DataError: it is not there, or damaged.
+
+    Examples:
+        >>> from continua.data import load
+        >>> len(load("digits")["test"])
+        359
     """
     root = data_folder(data_dir)
     if size := folder_size(name):
@@ -103,7 +150,20 @@ class Presence:
 
 
 def data_presence(known: OfficialSet, root: Path) -> Presence:
-    """What of a set is below `root`, judged by names alone: `check_data` looks inside."""
+    """What of a set is below `root`, judged by names alone: `check_data` looks inside.
+
+    Args:
+        known: the set, as `catalogue_entry` gives it.
+        root: folder of the set.
+
+    Returns:
+        Whether it is there, in part, or not.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from continua.data import catalogue_entry, data_presence
+        >>> presence = data_presence(catalogue_entry("cifar10"), Path("nowhere"))
+    """
     folder = known.locate(root)
     layouts = REMOTES.get(known.name)
     if layouts is None:
@@ -150,7 +210,22 @@ class Check:
 
 
 def check_data(known: OfficialSet, root: Path) -> Check:
-    """Look at every file of a set. Raises `DataError` only where the set is not there at all."""
+    """Look at every file of a set. Raises `DataError` only where the set is not there at all.
+
+    Args:
+        known: the set, as `catalogue_entry` gives it.
+        root: folder of the set.
+
+    Returns:
+        What was found, file by file and split by split.
+
+    Raises:
+        DataError: the set is not there at all.
+
+    Examples:
+        >>> from continua.data import catalogue_entry, check_data, data_folder
+        >>> check_data(catalogue_entry("cifar10"), data_folder() / "cifar10")  # doctest: +SKIP
+    """
     advice = remedy(known)
     folder = known.folder_below(root, advice)
     result = Check(known.name, folder)

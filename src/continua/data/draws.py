@@ -79,7 +79,21 @@ class Draws:
 
 
 def permutation(n: int, seed: int, epoch: int) -> Int64[Tensor, "n"]:
-    """The order of `n` samples in an epoch: sorted by their 64 random bits as signed integers, ties by index."""
+    """The order of `n` samples in an epoch: sorted by their 64 random bits as signed integers, ties by index.
+
+    Args:
+        n: number of samples.
+        seed: of the training.
+        epoch: which epoch.
+
+    Returns:
+        Indices of the samples in their order.
+
+    Examples:
+        >>> from continua.data import permutation
+        >>> sorted(permutation(4, seed=0, epoch=1).tolist())
+        [0, 1, 2, 3]
+    """
     bits = Draws(seed, epoch, torch.arange(n)).bits(Stream.SHUFFLE)[:, 0]
     return torch.argsort(bits, stable=True)
 
@@ -120,7 +134,25 @@ SUBSET, HOLDOUT = 1, 2  # purposes: a hold-out must not be the images that the s
 
 
 def take_per_class(split: S, per_class: int, seed: int = 0, classes: tuple[str, ...] = ()) -> S:
-    """`per_class` images of every class, without replacement, in the order they have in the split."""
+    """`per_class` images of every class, without replacement, in the order they have in the split.
+
+    Args:
+        split: the images.
+        per_class: how many of each class.
+        seed: decides which.
+        classes: names of the classes, for messages.
+
+    Returns:
+        The images chosen.
+
+    Raises:
+        ConfigError: a class has fewer.
+
+    Examples:
+        >>> from continua.data import load, take_per_class
+        >>> len(take_per_class(load("digits")["train"], 2))
+        20
+    """
     if per_class < 1:
         raise ConfigError(f"per_class is {per_class}, expected at least 1")
     labels = split.labels.numpy()
@@ -134,7 +166,20 @@ def take_per_class(split: S, per_class: int, seed: int = 0, classes: tuple[str, 
 
 
 def hold_out(split: S, fraction: float, seed: int = 0) -> tuple[S, S]:
-    """(kept, held): `fraction` of the images held out, of each class its share; remainders are shared out so that the total is right."""
+    """(kept, held): `fraction` of the images held out, of each class its share; remainders are shared out so that the total is right.
+
+    Args:
+        split: the images.
+        fraction: the share to hold out, between 0 and 1.
+        seed: decides which.
+
+    Returns:
+        The images kept and those held out.
+
+    Examples:
+        >>> from continua.data import hold_out, load
+        >>> kept, held = hold_out(load("digits")["train"], 0.2)
+    """
     if not 0 < fraction < 1:
         raise ConfigError(f"holdout is {fraction}, expected a fraction between 0 and 1")
     kept, held = stratified(split.labels, fraction, seed)

@@ -62,7 +62,24 @@ class _GiveUp(Exception):
 
 
 def fetch_data(remotes: Sequence[Remote], root: Path, mirrors: Sequence[str] = (), patience: Patience | None = None) -> list[Path]:
-    """Download each file below `root`, from `mirrors` first, and unpack archives; what is there already is verified, not fetched again."""
+    """Download each file below `root`, from `mirrors` first, and unpack archives; what is there already is verified, not fetched again.
+
+    Args:
+        remotes: the files, with their sizes and checksums.
+        root: folder below which they are written.
+        mirrors: addresses that are tried before a file's own.
+        patience: how often and how long to try again.
+
+    Returns:
+        The files.
+
+    Raises:
+        DataError: a file could not be had, or is not what it should be.
+
+    Examples:
+        >>> from continua.data import catalogue_entry, fetch_data
+        >>> fetch_data(catalogue_entry("cifar10").remotes, folder)  # doctest: +SKIP
+    """
     made = []
     root.mkdir(parents=True, exist_ok=True)
     for remote in remotes:

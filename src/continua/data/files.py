@@ -16,7 +16,19 @@ Advance = Callable[[int], None]
 
 
 def data_folder(data_dir: str | os.PathLike[str] | None = None) -> Path:
-    """The folder of all data sets, there or not: the one asked for, else `CONTINUA_DATA`, else one in the user's cache."""
+    """The folder of all data sets, there or not: the one asked for, else `CONTINUA_DATA`, else one in the user's cache.
+
+    Args:
+        data_dir: the folder asked for.
+
+    Returns:
+        The folder; it need not exist.
+
+    Examples:
+        >>> from continua.data import data_folder
+        >>> data_folder("images").name
+        'images'
+    """
     if data_dir is not None:
         return Path(data_dir).expanduser()
     if configured := os.environ.get("CONTINUA_DATA"):
@@ -74,7 +86,22 @@ def md5_of(stream: BufferedIOBase) -> str:
 
 @contextmanager
 def progress_bar(what: str, total: int | None, *, of_bytes: bool = False, done: int = 0) -> Iterator[Advance]:
-    """A bar on stderr, elsewhere than on a terminal one line at the end; call what it gives with the items (or bytes) done since last."""
+    """A bar on stderr, elsewhere than on a terminal one line at the end; call what it gives with the items (or bytes) done since last.
+
+    Args:
+        what: words in front of the bar.
+        total: how much there is in all; None: not known.
+        of_bytes: whether bytes are counted.
+        done: how much was done before.
+
+    Returns:
+        A function to call with what was done since the last call, in a `with` statement.
+
+    Examples:
+        >>> from continua.data import progress_bar
+        >>> with progress_bar("reading", 10) as advance:
+        ...     advance(10)
+    """
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 

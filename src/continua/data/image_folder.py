@@ -85,6 +85,23 @@ def load_image_folder(
     """A data set from `root/train/<class>/…` and `root/val|test/<class>/…`, or from `root/<class>/…` (all "train").
 
     Classes are the folders' names in the order of their code points, and every split must have the same ones.
+
+    Args:
+        root: the tree of class folders.
+        size: height and width that images get.
+        resize: the shorter side before the centre is cut out; None: a little more than `size`.
+        on_bad_image: what to do with a file that is no image.
+        name: of the data set.
+
+    Returns:
+        The data set.
+
+    Raises:
+        DataError: no classes, other classes in one split than in another, or an image that cannot be read.
+
+    Examples:
+        >>> from continua.data import load_image_folder
+        >>> load_image_folder("photos", size=64)  # doctest: +SKIP
     """
     root = Path(root)
     if not root.is_dir():

@@ -33,6 +33,20 @@ def open_image(content: bytes, name: object, *, formats: tuple[str, ...] = IMAGE
     Pillow chooses the decoder by the contents, and some of its decoders start programs (Ghostscript, for a PostScript file called
     x.png): only the `formats` named here are tried. More than `most` pixels (default: the limit of all images) are refused from the
     file's head. Errors of a decoder come through as they are: whoever reads knows what to advise.
+
+    Args:
+        content: the bytes of the file.
+        name: what errors call it.
+        formats: decoders that may be tried.
+        most: largest number of pixels.
+
+    Returns:
+        The opened image, in a `with` statement.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from continua.data import open_image
+        >>> with open_image(Path("cat.png").read_bytes(), "cat.png") as image: ...  # doctest: +SKIP
     """
     from PIL import Image
 
@@ -68,7 +82,20 @@ def check_pixels(size: tuple[int, int], name: object, doing: str = "has", *, mos
 
 
 def to_rgb(image: "Image") -> "Image":
-    """An image of any mode as 8-bit RGB: grey repeated, 16 bits rounded down, transparency on white."""
+    """An image of any mode as 8-bit RGB: grey repeated, 16 bits rounded down, transparency on white.
+
+    Args:
+        image: as Pillow opened it.
+
+    Returns:
+        The image in RGB.
+
+    Examples:
+        >>> from PIL import Image
+        >>> from continua.data import to_rgb
+        >>> to_rgb(Image.new("L", (2, 2))).mode
+        'RGB'
+    """
     from PIL import Image
 
     if image.mode == "F":

@@ -29,7 +29,23 @@ def serve(
     port: int | None = None,
     open_browser: bool = True,
 ) -> None:
-    """Serve the page until it is interrupted: of the runs in `folders`, else of those under `runs` and of a demo."""
+    """Serve the page until it is interrupted: of the runs in `folders`, else of those under `runs` and of a demo.
+
+    Args:
+        folders: of runs to offer first.
+        runs: folder of all runs.
+        data_dir: folder of all data sets.
+        host: address to listen on.
+        port: port to listen on; None: the first that is free.
+        open_browser: open the page in the browser.
+
+    Raises:
+        ConfigError: streamlit is missing, the port is taken, or a folder is not a run.
+
+    Examples:
+        >>> from continua.explore import serve
+        >>> serve(open_browser=False)  # doctest: +SKIP
+    """
     from importlib.util import find_spec
 
     from continua.explore.network import open_run

@@ -35,7 +35,19 @@ TensorOrNumber = TypeVar("TensorOrNumber", Tensor, float)
 
 
 def jet_orders(order: int) -> list[tuple[int, int]]:
-    """The pairs (i, j) with i + j ≤ order in the order of α's first axis: (0,2), (0,1), (0,0), (1,1), (1,0), (2,0) for order 2."""
+    """The pairs (i, j) with i + j ≤ order in the order of α's first axis: (0,2), (0,1), (0,0), (1,1), (1,0), (2,0) for order 2.
+
+    Args:
+        order: highest order of derivatives.
+
+    Returns:
+        The pairs.
+
+    Examples:
+        >>> from continua.filters import jet_orders
+        >>> len(jet_orders(2))
+        6
+    """
     if order < 0:
         raise ConfigError(f"The order of an N-jet counts derivatives and is at least 0; got {order}.")
     return [(i, j) for i in range(order + 1) for j in range(order - i, -1, -1)]

@@ -113,9 +113,10 @@ class RealisedConv:
 class FilterConv2d(nn.Module):
     """Convolution with any `Filter`.
 
-    padding         "same" (zeros up to the kernel's half-width whatever its size; ceil(size / stride) outputs), or a number for kernels of
-                    fixed size
-    time_channel    the filter's input channel 0 reads the constant map t (DCN eq. 2), so x has one channel fewer than the filter
+    Args:
+        padding: "same" (zeros up to the kernel's half-width whatever its size; ceil(size / stride) outputs), or a number for kernels of
+            fixed size
+        time_channel: the filter's input channel 0 reads the constant map t (DCN eq. 2), so x has one channel fewer than the filter
     """
 
     def __init__(

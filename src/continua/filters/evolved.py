@@ -48,9 +48,10 @@ class _FrozenPath:
 class Evolved(Filter):
     """`inner` with some parts of its state evolving; the others stay as they are.
 
-    evolutions   one evolution for the only or main part of the state, or a mapping from its names ("weight"; "alpha", "s")
-    grid         the times at which weights are computed
-    clock        the weights' time is clock · t, at most the end of the grid: above 1 they arrive before the state does
+    Args:
+        evolutions: one evolution for the only or main part of the state, or a mapping from its names ("weight"; "alpha", "s")
+        grid: the times at which weights are computed
+        clock: the weights' time is clock · t, at most the end of the grid: above 1 they arrive before the state does
     """
 
     def __init__(self, inner: Filter, evolutions: "nn.Module | Mapping[str, nn.Module]", *, grid: Grid | None = None, clock: float = 1.0):
@@ -203,7 +204,23 @@ EVOLUTIONS = ("static", "rda", "linear", "conv", "hyper", "diffusion")
 
 
 def make_evolution(name: str, shape: Sequence[int], **options: Any) -> Evolution:
-    """An evolution for a weight of this shape: kernels (out, in, rows, cols), or coefficients (basis, in, out), or scales."""
+    """An evolution for a weight of this shape: kernels (out, in, rows, cols), or coefficients (basis, in, out), or scales.
+
+    Args:
+        name: of the evolution.
+        shape: of the weight that evolves.
+        options: of the evolution.
+
+    Returns:
+        The evolution, with its parameters.
+
+    Raises:
+        ConfigError: there is none of this name, or it does not suit the shape.
+
+    Examples:
+        >>> from continua.filters import make_evolution
+        >>> evolution = make_evolution("rda", (8, 3, 3, 3))
+    """
     is_kernel = len(shape) == 4
     if name not in EVOLUTIONS:
         raise unknown_name("evolution", name, EVOLUTIONS)
@@ -238,6 +255,24 @@ def evolve(
 
     One name alone means the part it is made for: "diffusion" the scale s of an N-jet, any other the kernel's pixels or the N-jet's α.
     `options` go to the evolution; with several, by part: {"alpha": {...}}.
+
+    Args:
+        inner: the filter that evolves.
+        evolution: name of the evolution, or names by part.
+        options: options of the evolution; with several, by part.
+        memory: how the field sees the evolving weights: at t itself, or averaged over the past.
+        grid: times at which the evolution is computed.
+        clock: how fast its time runs against that of the block.
+
+    Returns:
+        A filter that depends on t.
+
+    Raises:
+        ConfigError: the filter has no such part, or there is no such evolution.
+
+    Examples:
+        >>> from continua.filters import Pixel, evolve
+        >>> moving = evolve(Pixel(3, 8), "rda")
     """
     state = inner.state()
     alone = isinstance(evolution, str)

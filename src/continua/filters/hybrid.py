@@ -41,7 +41,18 @@ def hybrid_operator(kernel: JetKernel, geometry: Geometry) -> Operator:
 
 
 def hybrid_kernel(kernel: JetKernel) -> JetKernel:
-    """The same discretisation as one kernel with taps σ^n δ_n ⋆ g: what the dense route applies when every sample has its own σ."""
+    """The same discretisation as one kernel with taps σ^n δ_n ⋆ g: what the dense route applies when every sample has its own σ.
+
+    Args:
+        kernel: an N-jet kernel, realised.
+
+    Returns:
+        A kernel with other taps and the same coefficients.
+
+    Examples:
+        >>> from continua.filters import hybrid_kernel
+        >>> hybrid_kernel(kernel)  # doctest: +SKIP
+    """
     gaussian, stencils = _blur_and_stencils(kernel)
     padded = F.pad(gaussian, (2, 2))
     size = gaussian.shape[-1] + 2

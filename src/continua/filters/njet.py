@@ -22,8 +22,10 @@ SHARINGS = ("layer", "channel", "pair")
 class NJet(JetAlgebra):
     """N-jet filter with trainable coefficients α (basis, in, out) and scale s = log2 σ.
 
-    sharing   one σ for the "layer" (the paper's default), for each output "channel", or for each "pair" of input and output channel (σ_ji)
-    radius    half-width of the kernel; None: ceil(radius_factor · σ + 0.5) of the present σ, "pair": always fixed, by default 3 (7×7)
+    Args:
+        sharing: one σ for the "layer" (the paper's default), for each output "channel", or for each "pair" of input and output channel
+            (σ_ji)
+        radius: half-width of the kernel; None: ceil(radius_factor · σ + 0.5) of the present σ, "pair": always fixed, by default 3 (7×7)
     """
 
     def __init__(
@@ -126,7 +128,22 @@ class JetFit:
 def fit_pixel_kernel(
     weight: Float[Tensor, "out in k k"], *, order: int = 2, sigma: float | None = None, sigma_range: tuple[float, float] = (0.3, 4.0)
 ) -> JetFit:
-    """The N-jet of this order, with one σ for all kernels, that is nearest to `weight` in least squares; σ is searched where not given."""
+    """The N-jet of this order, with one σ for all kernels, that is nearest to `weight` in least squares; σ is searched where not given.
+
+    Args:
+        weight: kernels of pixels.
+        order: highest derivative of the N-jet.
+        sigma: its σ; None: the one that fits best.
+        sigma_range: where σ is searched.
+
+    Returns:
+        Coefficients, σ and the error that is left.
+
+    Examples:
+        >>> import torch
+        >>> from continua.filters import fit_pixel_kernel
+        >>> found = fit_pixel_kernel(torch.rand(4, 3, 5, 5))
+    """
     size = weight.shape[-1]
     if weight.ndim != 4 or weight.shape[-2] != size or size % 2 == 0:
         raise ConfigError(f"fit_pixel_kernel takes weights (out, in, k, k) with odd k; got shape {tuple(weight.shape)}.")

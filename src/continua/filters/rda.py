@@ -38,12 +38,13 @@ AMPLIFICATION = 10.0
 class RDA(Evolution):
     """Reaction ρ, diffusion τ = (τ_y, τ_x) and advection v = (v_y, v_x) for every output channel: five numbers each, starting at zero.
 
-    nonlinearity    σ by name, or any callable; "identity": linear, in closed form at any t (eq. 12)
-    around          "weights": σ of the weights after each step of the grid (eq. 13, what the paper runs; no differential equation: its
-                    result depends on the number of steps, and between them it is interpolated); "rate": σ of the rate (eq. 8), integrated
-    wave_numbers    "integer" or "radian" (per pixel: v = 1 moves one pixel in unit time)
-    antidiffusion   None, or how far below zero τ may go: τ < 0 sharpens, and amplifies the finest modes exponentially. A negative τ is
-                    then replaced by b tanh(τ/b), b = antidiffusion: of slope 1 at zero, never below −b
+    Args:
+        nonlinearity: σ by name, or any callable; "identity": linear, in closed form at any t (eq. 12)
+        around: "weights": σ of the weights after each step of the grid (eq. 13, what the paper runs; no differential equation: its result
+            depends on the number of steps, and between them it is interpolated); "rate": σ of the rate (eq. 8), integrated
+        wave_numbers: "integer" or "radian" (per pixel: v = 1 moves one pixel in unit time)
+        antidiffusion: None, or how far below zero τ may go: τ < 0 sharpens, and amplifies the finest modes exponentially. A negative τ is
+            then replaced by b tanh(τ/b), b = antidiffusion: of slope 1 at zero, never below −b
     """
 
     def __init__(

@@ -149,7 +149,15 @@ def why_not_native(device: torch.device) -> str | None:
 
 
 def why_no_library() -> str | None:
-    """What keeps the native kernels from running on this machine; None if nothing does."""
+    """What keeps the native kernels from running on this machine; None if nothing does.
+
+    Returns:
+        The reason, or None.
+
+    Examples:
+        >>> from continua.filters import why_no_library
+        >>> reason = why_no_library()
+    """
     library = find_library()
     return library.reason if isinstance(library, Absent) else None
 
@@ -207,17 +215,54 @@ def is_channels_last(x: Tensor) -> bool:
 
 
 def autocast_on(device: torch.device) -> bool:
-    """Whether autocast is enabled there; the meta device, which computes shapes only, has none."""
+    """Whether autocast is enabled there; the meta device, which computes shapes only, has none.
+
+    Args:
+        device: any device.
+
+    Returns:
+        Whether operations there are cast.
+
+    Examples:
+        >>> import torch
+        >>> from continua.filters import autocast_on
+        >>> autocast_on(torch.device("cpu"))
+        False
+    """
     return device.type != "meta" and torch.is_autocast_enabled(device.type)
 
 
 def without_autocast(device: torch.device) -> AbstractContextManager:
-    """Kernels are realised in full precision and cast by hand, once, where it is wanted."""
+    """Kernels are realised in full precision and cast by hand, once, where it is wanted.
+
+    Args:
+        device: any device.
+
+    Returns:
+        A context in which nothing is cast there.
+
+    Examples:
+        >>> import torch
+        >>> from continua.filters import without_autocast
+        >>> with without_autocast(torch.device("cpu")): pass
+    """
     return torch.autocast(device.type, enabled=False) if autocast_on(device) else nullcontext()
 
 
 def fast_on_cpu(dtype: torch.dtype) -> bool:
-    """Whether this CPU has matrix units or vector instructions for `dtype` (AMX or AVX-512), and they do what they claim."""
+    """Whether this CPU has matrix units or vector instructions for `dtype` (AMX or AVX-512), and they do what they claim.
+
+    Args:
+        dtype: a number type.
+
+    Returns:
+        Whether it is fast here.
+
+    Examples:
+        >>> import torch
+        >>> from continua.filters import fast_on_cpu
+        >>> known = fast_on_cpu(torch.bfloat16)
+    """
     name = {torch.bfloat16: "bfloat16", torch.float16: "float16"}.get(dtype)
     return name is None or usable(name)
 

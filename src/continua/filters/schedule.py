@@ -42,8 +42,9 @@ class HostSchedule:
 class ScheduledNJet(Filter):
     """An N-jet with σ(t) by one of `SCALES` and α constant or α(t) = a_α t' + b_α.
 
-    radius    None: ceil(radius_factor · σ(t) + 0.5) at each evaluation, as the authors do; under per-sample time each sample has the radius
-              of its own σ. "max": that of the largest σ within `interval`, for export and compilation
+    Args:
+        radius: None: ceil(radius_factor · σ(t) + 0.5) at each evaluation, as the authors do; under per-sample time each sample has the
+            radius of its own σ. "max": that of the largest σ within `interval`, for export and compilation
     """
 
     time_dependent = True

@@ -113,7 +113,15 @@ def _ended(code: int) -> Reply:
 
 
 def cache_folder() -> Path:
-    """Where Continua keeps what can be made again. It need not exist yet."""
+    """Where Continua keeps what can be made again. It need not exist yet.
+
+    Returns:
+        The folder.
+
+    Examples:
+        >>> from continua.machine import cache_folder
+        >>> folder = cache_folder()
+    """
     from platformdirs import user_cache_path
 
     return user_cache_path("continua", appauthor=False)

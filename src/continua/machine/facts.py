@@ -50,7 +50,18 @@ BUILD_SECONDS = 240.0  # the first build of a machine compiles headers, and othe
 
 
 def machine_facts(ask: bool = False) -> Json:
-    """CPU, memory, number types, PyTorch, compilers, GPUs. Probes are made only if `ask`; else what is known of them is told."""
+    """CPU, memory, number types, PyTorch, compilers, GPUs. Probes are made only if `ask`; else what is known of them is told.
+
+    Args:
+        ask: also probe the number types, which may take some seconds.
+
+    Returns:
+        Facts by name, as `continua doctor --json` prints them.
+
+    Examples:
+        >>> from continua.machine import machine_facts
+        >>> facts = machine_facts()
+    """
     compiles = ask_inductor_again() if ask else known_inductor()
     return {
         "cpu": {"name": cpu_name(), "architecture": platform.machine(), "features": [name for name in FEATURES if name in cpu_flags()]},
@@ -68,7 +79,16 @@ def machine_facts(ask: bool = False) -> Json:
 
 
 def usable_cores() -> int:
-    """Cores that this process may run on: fewer than the machine has, in a container or a job of a cluster."""
+    """Cores that this process may run on: fewer than the machine has, in a container or a job of a cluster.
+
+    Returns:
+        Their number.
+
+    Examples:
+        >>> from continua.machine import usable_cores
+        >>> usable_cores() >= 1
+        True
+    """
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -122,7 +142,15 @@ def gpus() -> list[Json]:
 
 
 def packages() -> dict[str, dict[str, str | None]]:
-    """Optional packages: the version, None where it is not installed, and what it is for."""
+    """Optional packages: the version, None where it is not installed, and what it is for.
+
+    Returns:
+        By name: version, and purpose.
+
+    Examples:
+        >>> from continua.machine import packages
+        >>> known = packages()
+    """
     listed: dict[str, dict[str, str | None]] = {name: {"version": None, "for": purpose} for name, purpose in OPTIONAL.items()}
     for name in listed:
         with suppress(PackageNotFoundError):
@@ -131,7 +159,19 @@ def packages() -> dict[str, dict[str, str | None]]:
 
 
 def writable(folder: Path) -> bool:
-    """Whether a file can be made in a folder, or the folder itself where it is not there yet. Tried: permissions do not tell all."""
+    """Whether a file can be made in a folder, or the folder itself where it is not there yet. Tried: permissions do not tell all.
+
+    Args:
+        folder: there or not.
+
+    Returns:
+        Whether it can be written to.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from continua.machine import writable
+        >>> allowed = writable(Path("."))
+    """
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     try:
@@ -142,7 +182,15 @@ def writable(folder: Path) -> bool:
 
 
 def float32_fault() -> str | None:
-    """What is wrong with float32 here, in words; None if nothing is. Tried in a child process, each time."""
+    """What is wrong with float32 here, in words; None if nothing is. Tried in a child process, each time.
+
+    Returns:
+        The fault, or None.
+
+    Examples:
+        >>> from continua.machine import float32_fault
+        >>> float32_fault()  # doctest: +SKIP
+    """
     return ask_child("float32").fault
 
 
@@ -215,7 +263,18 @@ def _about_compiling() -> Json:
 
 
 def faults(facts: Json) -> list[str]:
-    """What makes commands fail, each as a sentence with what to do. A number type that is not used is none: float32 takes its place."""
+    """What makes commands fail, each as a sentence with what to do. A number type that is not used is none: float32 takes its place.
+
+    Args:
+        facts: as `machine_facts` gives them.
+
+    Returns:
+        Sentences; none where all is well.
+
+    Examples:
+        >>> from continua.machine import faults, machine_facts
+        >>> problems = faults(machine_facts())
+    """
     sentences = []
     if facts["float32"] not in (None, "works"):
         sentences.append(f"float32 does not work: {facts['float32']}; install PyTorch anew, and try ONEDNN_MAX_CPU_ISA=AVX2")
@@ -227,7 +286,18 @@ def faults(facts: Json) -> list[str]:
 
 
 def remarks(facts: Json) -> list[str]:
-    """What works, but less well than it might."""
+    """What works, but less well than it might.
+
+    Args:
+        facts: as `machine_facts` gives them.
+
+    Returns:
+        Sentences.
+
+    Examples:
+        >>> from continua.machine import machine_facts, remarks
+        >>> said = remarks(machine_facts())
+    """
     sentences = []
     for name, state in facts["number_types"].items():
         if state is not None and state["state"] in ("limited", "broken"):
@@ -247,7 +317,18 @@ def _has_kernels(facts: Json) -> bool:
 
 
 def consequences(facts: Json) -> dict[str, str]:
-    """What Continua will do here where it has the choice."""
+    """What Continua will do here where it has the choice.
+
+    Args:
+        facts: as `machine_facts` gives them.
+
+    Returns:
+        What is chosen, by what is chosen about.
+
+    Examples:
+        >>> from continua.machine import consequences, machine_facts
+        >>> chosen = consequences(machine_facts())
+    """
     gpus, state = facts["gpus"], facts["number_types"]["bfloat16"] or {"state": "unknown"}
     asked = {
         "works": "computes in bfloat16",

@@ -15,7 +15,22 @@ class OutOfMemory(ContinuaError):
 
 @contextmanager
 def enough_memory(what: str, smaller: str) -> Iterator[None]:
-    """Around something large: `what` it is, and what would make it `smaller`. Any way of running out becomes an `OutOfMemory`."""
+    """Around something large: `what` it is, and what would make it `smaller`. Any way of running out becomes an `OutOfMemory`.
+
+    Args:
+        what: what is being made.
+        smaller: what the person can reduce.
+
+    Returns:
+        A context.
+
+    Raises:
+        OutOfMemory: memory did not suffice.
+
+    Examples:
+        >>> from continua.machine import enough_memory
+        >>> with enough_memory("the batch", "batch_size"): pass
+    """
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -25,7 +40,19 @@ def enough_memory(what: str, smaller: str) -> Iterator[None]:
 
 
 def memory_asked(error: BaseException) -> str | None:
-    """ " (4.2 GB more were asked for)", or nothing where the error does not say; None where it is about something else."""
+    """ " (4.2 GB more were asked for)", or nothing where the error does not say; None where it is about something else.
+
+    Args:
+        error: any error.
+
+    Returns:
+        Words for a message, or None.
+
+    Examples:
+        >>> from continua.machine import memory_asked
+        >>> memory_asked(ValueError("something else")) is None
+        True
+    """
     text = str(error)
     if not isinstance(error, MemoryError) and not any(word in text.lower() for word in _WORDS):
         return None

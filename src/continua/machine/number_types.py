@@ -59,7 +59,18 @@ def onednn_limit() -> str:
 
 
 def verdict(name: str) -> Verdict:
-    """What `name` ("bfloat16", "float16") is worth here; the first time on a machine this starts a child process for some seconds."""
+    """What `name` ("bfloat16", "float16") is worth here; the first time on a machine this starts a child process for some seconds.
+
+    Args:
+        name: "bfloat16" or "float16".
+
+    Returns:
+        What was found, and why.
+
+    Examples:
+        >>> from continua.machine import verdict
+        >>> verdict("bfloat16")  # doctest: +SKIP
+    """
     return known_verdict(name) or ask_again(name)
 
 

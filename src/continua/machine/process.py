@@ -27,12 +27,28 @@ _usable: dict[tuple[str, str, str], bool] = {}
 
 
 def claim_process() -> None:
-    """Say that this process belongs to Continua and has computed nothing yet."""
+    """Say that this process belongs to Continua and has computed nothing yet.
+
+    Examples:
+        >>> from continua.machine import claim_process
+        >>> claim_process()
+    """
     _process.ours = True
 
 
 def usable(name: str) -> bool:
-    """Whether this process can compute natively in `name` ("bfloat16", "float16") on the CPU, proven."""
+    """Whether this process can compute natively in `name` ("bfloat16", "float16") on the CPU, proven.
+
+    Args:
+        name: "bfloat16" or "float16".
+
+    Returns:
+        Whether it is usable.
+
+    Examples:
+        >>> from continua.machine import usable
+        >>> usable("bfloat16")  # doctest: +SKIP
+    """
     key = (name, onednn_limit(), os.environ.get(STAND_IN, ""))
     if key not in _usable:
         known = verdict(name)
@@ -41,7 +57,18 @@ def usable(name: str) -> bool:
 
 
 def why_unusable(name: str) -> str:
-    """Why a number type that the CPU claims is not used in this process, as the end of a sentence; "" where there is nothing to say."""
+    """Why a number type that the CPU claims is not used in this process, as the end of a sentence; "" where there is nothing to say.
+
+    Args:
+        name: "bfloat16" or "float16".
+
+    Returns:
+        Words, or "".
+
+    Examples:
+        >>> from continua.machine import why_unusable
+        >>> why_unusable("bfloat16")  # doctest: +SKIP
+    """
     known = verdict(name)
     if known.state in ("limited", "broken"):
         return str(known)
@@ -49,7 +76,18 @@ def why_unusable(name: str) -> str:
 
 
 def prepare_process(name: str) -> None:
-    """Before a computation on the CPU in `name` begins: set the limit that it needs, or refuse."""
+    """Before a computation on the CPU in `name` begins: set the limit that it needs, or refuse.
+
+    Args:
+        name: the number type of the computation.
+
+    Raises:
+        ConfigError: this process cannot compute in it.
+
+    Examples:
+        >>> from continua.machine import prepare_process
+        >>> prepare_process("float32")
+    """
     computing, _process.computing = _process.computing, True
     if name == "float32":
         return
@@ -93,6 +131,16 @@ def keep_freed_memory(up_to: int = 1 << 30) -> bool:
     convolutional field was seen to go there. The price: the process keeps what it once needed until it ends. The command line and the
     benchmarks (for all contestants alike) do this; in a program of your own, call it once at the start. Only glibc (Linux) has these
     settings; elsewhere nothing happens.
+
+    Args:
+        up_to: the largest block that is kept, in bytes.
+
+    Returns:
+        Whether the C library could be asked.
+
+    Examples:
+        >>> import continua as ct
+        >>> kept = ct.keep_freed_memory()
     """
     if not sys.platform.startswith("linux"):
         return False

@@ -19,7 +19,18 @@ class Counts:
 
 
 def model_counts(name: str) -> Counts:
-    """The counts of a registered model; those of our own models are kept beside this file, so that none is built."""
+    """The counts of a registered model; those of our own models are kept beside this file, so that none is built.
+
+    Args:
+        name: of the model.
+
+    Returns:
+        Parameters and multiply–adds.
+
+    Examples:
+        >>> from continua.models import model_counts
+        >>> counts = model_counts("dcn_ode")
+    """
     kept = _kept_counts().get(name)
     if kept is not None:
         return Counts(*kept)

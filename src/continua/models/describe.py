@@ -85,7 +85,19 @@ class _Blank(TorchFunctionMode):
 
 
 def describe_model(name: str, **options: Any) -> Description:
-    """A registered model as it is before training, with σ = 1 in all N-jets, for an image of its usual size."""
+    """A registered model as it is before training, with σ = 1 in all N-jets, for an image of its usual size.
+
+    Args:
+        name: of the model.
+        options: of the model, as for `create_model`.
+
+    Returns:
+        Layers, parameters, operations and receptive fields.
+
+    Examples:
+        >>> from continua.models import describe_model
+        >>> description = describe_model("resnet4")
+    """
     entry = model_entry(name)
     with _Blank():
         net = create_model(name, **options)

@@ -20,7 +20,22 @@ CARD, WIDE_CARD, MAP, CHIP, STEP, MARGIN = 1.28, 1.66, 0.98, 0.24, 0.33, 0.35
 
 
 def draw_model(description: Description, target: Path, *, title: str = "", subtitle: str = "") -> Path:
-    """Write the diagram as SVG, PNG or PDF, by the suffix of `target`."""
+    """Write the diagram as SVG, PNG or PDF, by the suffix of `target`.
+
+    Args:
+        description: as `describe_model` gives it.
+        target: the file; its suffix is the format.
+        title: heading of the picture.
+        subtitle: line below it.
+
+    Returns:
+        The file.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from continua.models import describe_model, draw_model
+        >>> draw_model(describe_model("dcn_ode"), Path("dcn_ode.svg"))  # doctest: +SKIP
+    """
     kind = target.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         raise ConfigError(f"{target.name!r} is no picture that can be written; end it in {', '.join('.' + name for name in FORMATS)}")

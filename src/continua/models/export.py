@@ -94,6 +94,17 @@ def pinned(net: Module) -> Module:
 
     A σ that has moved since is sampled on the old grid. Make a new twin, say once an epoch, to let the sizes follow; save and load the
     original, whose weights these are.
+
+    Args:
+        net: the network.
+
+    Returns:
+        Its twin.
+
+    Examples:
+        >>> import continua as ct
+        >>> from continua.models import pinned
+        >>> twin = pinned(ct.create_model("dcn_ode", channels=[4, 8], norm_groups=2))
     """
     twin = copy.deepcopy(net, {id(tensor): tensor for tensor in (*net.parameters(), *net.buffers())})
     for conv in _convolutions(twin):
@@ -102,7 +113,19 @@ def pinned(net: Module) -> Module:
 
 
 def frozen(net: Module) -> Module:
-    """A copy in evaluation mode whose weights are constants; filters that do not depend on t become pixels."""
+    """A copy in evaluation mode whose weights are constants; filters that do not depend on t become pixels.
+
+    Args:
+        net: any network.
+
+    Returns:
+        The copy.
+
+    Examples:
+        >>> import continua as ct
+        >>> from continua.models import frozen
+        >>> constant = frozen(ct.create_model("dcn_ode", channels=[4, 8], norm_groups=2))
+    """
     twin = copy.deepcopy(net).eval()
     for conv in _convolutions(twin):
         if isinstance(conv.filter, TabulatedFilter):
@@ -158,7 +181,24 @@ def _convolutions(net: nn.Module) -> list[FilterConv2d]:
 
 
 def export_program(net: Network, image: tuple[int, int, int] = (3, 32, 32)) -> torch.export.ExportedProgram:
-    """logits = program.module()(images): one graph for batches of any size of images of (channels, height, width), weights frozen."""
+    """logits = program.module()(images): one graph for batches of any size of images of (channels, height, width), weights frozen.
+
+    Args:
+        net: a network with fixed steps.
+        image: channels, height and width.
+
+    Returns:
+        The exported program.
+
+    Raises:
+        ConfigError: the network cannot be exported, with the reason.
+
+    Examples:
+        >>> import continua as ct
+        >>> from continua.models import export_program
+        >>> net = ct.create_model("dcn_ode", solver=dict(method="rk4", steps=2))
+        >>> program = export_program(net)  # doctest: +SKIP
+    """
     for name, block in net.named_modules():  # an exported graph is a fixed list of operations
         if isinstance(block, ODEBlock) and (problem := block.why_not_one_graph()):
             raise ConfigError(f"{name}: {problem}")
@@ -171,7 +211,25 @@ def export_program(net: Network, image: tuple[int, int, int] = (3, 32, 32)) -> t
 
 
 def export_onnx(net: Network, target: "str | Path", image: tuple[int, int, int] = (3, 32, 32)) -> Path:
-    """Write the network as an ONNX file with input `images` and output `logits`; the batch may be of any size."""
+    """Write the network as an ONNX file with input `images` and output `logits`; the batch may be of any size.
+
+    Args:
+        net: a network with fixed steps.
+        target: the file.
+        image: channels, height and width.
+
+    Returns:
+        The file.
+
+    Raises:
+        ConfigError: the network cannot be exported, with the reason.
+
+    Examples:
+        >>> import continua as ct
+        >>> from continua.models import export_onnx
+        >>> net = ct.create_model("dcn_ode", solver=dict(method="rk4", steps=2))
+        >>> export_onnx(net, "dcn_ode.onnx")  # doctest: +SKIP
+    """
     missing = [name for name in ("onnx", "onnxscript") if find_spec(name) is None]
     if missing:
         raise ConfigError(f"an ONNX file needs the package {missing[0]}: pip install onnx onnxscript")

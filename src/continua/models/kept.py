@@ -102,7 +102,22 @@ def model_cards() -> dict[str, ModelCard]:
 
 
 def model_card(name: str) -> ModelCard:
-    """The card of a trained network: "dcn_ode.cifar10_520", or "dcn_ode" for the first of that model."""
+    """The card of a trained network: "dcn_ode.cifar10_520", or "dcn_ode" for the first of that model.
+
+    Args:
+        name: MODEL.TAG, or MODEL.
+
+    Returns:
+        Data, recipe, accuracy with its spread, licence.
+
+    Raises:
+        ConfigError: there is no trained network of this name.
+
+    Examples:
+        >>> import continua as ct
+        >>> from continua.models import model_card
+        >>> print(model_card(ct.list_models(pretrained=True)[0]).markdown())  # doctest: +SKIP
+    """
     cards = model_cards()
     if name in cards:
         return cards[name]

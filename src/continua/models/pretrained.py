@@ -42,8 +42,16 @@ Tensors = dict[str, torch.Tensor]
 def save_pretrained(net: Network, folder: "str | Path") -> None:
     """Write the network's weights and configuration; each file appears whole or not at all.
 
+    Args:
+        net: the network.
+        folder: for model.safetensors and config.json; made where it is missing.
+
     Raises:
         ConfigError: Something in the network would not come back: a layer that was put in by hand, a gradient of one's own. It is named.
+
+    Examples:
+        >>> import continua as ct
+        >>> ct.create_model("resnet4").save_pretrained("my-network")  # doctest: +SKIP
     """
     options = options_that_rebuild(net)
     config = {"model": net.name, "options": {} if options is None else options.plain(), "format": FORMAT}
@@ -86,7 +94,7 @@ def from_pretrained(
     Raises:
         ConfigError: There is no such network, a file is damaged or too large, or an option does not exist.
 
-    Example:
+    Examples:
         net = from_pretrained("runs/x/best", num_classes=4)
     """
     repo = hub_name(folder)
@@ -190,6 +198,18 @@ def upgrade_options(name: str, options: Options) -> Json:
     """Options that version 0.1 stored for a model, as the model takes them today.
 
     What 0.1 wrote down for all models of a paper and this one never used is left out. A key that no version had stays, to be refused.
+
+    Args:
+        name: of the model.
+        options: as stored.
+
+    Returns:
+        Options that the model takes.
+
+    Examples:
+        >>> from continua.models import upgrade_options
+        >>> upgrade_options("dcn_ode", {"channels": [8, 16]})["channels"]
+        [8, 16]
     """
     entry = model_entry(name)
     if name.endswith("_neural_ode") and options.get("evolution", "static") != "static":

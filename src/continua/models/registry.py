@@ -80,6 +80,14 @@ def register_model(
         image_size: Pixels per side of the images it is meant for.
         tiny: Options that make it small without changing its structure.
         task: What its output is for.
+
+    Returns:
+        The decorator.
+
+    Examples:
+        >>> from continua.models import register_model
+        >>> @register_model(config=MyConfig)  # doctest: +SKIP
+        ... def my_network(config): return MyNetwork(config)
     """
     default = config() if isinstance(config, type) else config
 
@@ -99,7 +107,22 @@ def register_spelling(spelled: Spelled) -> None:
 
 
 def model_entry(name: str) -> ModelEntry:
-    """What is known about a model besides its layers."""
+    """What is known about a model besides its layers.
+
+    Args:
+        name: of the model.
+
+    Returns:
+        Its paper, row, parameters and image size.
+
+    Raises:
+        ConfigError: there is no such model; the nearest names are suggested.
+
+    Examples:
+        >>> from continua.models import model_entry
+        >>> model_entry("dcn_ode").row
+        'DCN-ODE'
+    """
     name, _ = _unspelled(name)
     if name not in _ENTRIES:
         raise unknown_name("model", name, _ENTRIES, see="list_models() shows what there is")
@@ -110,6 +133,19 @@ def list_models(pattern: str = "*", task: Task | None = None, pretrained: bool =
     """Names of the registered models that match a pattern such as "dcn*"; of one task, where it is given.
 
     With `pretrained`, names of the trained networks that come with the package, MODEL.TAG, for `create_model(name, pretrained=True)`.
+
+    Args:
+        pattern: shell-style pattern of names.
+        task: only models of this task; None: of all tasks.
+        pretrained: list trained networks instead of models.
+
+    Returns:
+        Names in alphabetical order of their paper's family.
+
+    Examples:
+        >>> import continua as ct
+        >>> ct.list_models("dcn_sigma_t*")
+        ['dcn_sigma_t', 'dcn_sigma_t2']
     """
     if pretrained:
         from continua.models.kept import model_cards
@@ -140,8 +176,18 @@ def create_model(
         out_indices: Which blocks those are, by index, or the last so many; default all. Only with `features_only`.
         options: Those of the model's configuration; `continua models --options NAME` lists them. `num_classes=0`: pooled features.
 
+    Returns:
+        The network, in training mode; with `features_only`, one that gives the maps of its blocks.
+
     Raises:
         ConfigError: A name, an option or a value that does not exist; the message says which exist.
+
+    Examples:
+        >>> import torch
+        >>> import continua as ct
+        >>> net = ct.create_model("dcn_ode", num_classes=10, channels=[8, 16], norm_groups=4)
+        >>> net(torch.rand(2, 3, 32, 32)).shape
+        torch.Size([2, 10])
     """
     if out_indices is not None and not features_only:
         raise ConfigError(f"out_indices={out_indices!r} chooses maps of features_only=True; give both, or use net.forward_intermediates")
@@ -175,7 +221,22 @@ def build_model(name: str, options: Options) -> Network:
 
 @contextmanager
 def buildable(name: str, where: object) -> Iterator[None]:
-    """Around a model made from options that a file gave: whatever is wrong with them is a `ConfigError` that says which file."""
+    """Around a model made from options that a file gave: whatever is wrong with them is a `ConfigError` that says which file.
+
+    Args:
+        name: of the model.
+        where: the file that the options came from.
+
+    Returns:
+        A context.
+
+    Raises:
+        ConfigError: the options do not fit the model.
+
+    Examples:
+        >>> from continua.models import buildable
+        >>> with buildable("dcn_ode", "config.json"): pass
+    """
     try:
         yield
     except ContinuaError:
@@ -189,7 +250,23 @@ def buildable(name: str, where: object) -> Iterator[None]:
 
 
 def model_config(name: str, **options: object) -> ModelConfig:
-    """The configuration that `create_model` would build from: typed, complete and checked, without building anything."""
+    """The configuration that `create_model` would build from: typed, complete and checked, without building anything.
+
+    Args:
+        name: of the model.
+        options: of the model.
+
+    Returns:
+        The family's configuration dataclass.
+
+    Raises:
+        ConfigError: the model has no such option, or its value is wrong.
+
+    Examples:
+        >>> from continua.models import model_config
+        >>> model_config("dcn_ode", channels=[8, 16]).t1
+        2.0
+    """
     name, implied = _unspelled(name)
     entry = model_entry(name)
     for option in implied.keys() & options.keys():
@@ -203,22 +280,75 @@ def model_config(name: str, **options: object) -> ModelConfig:
 
 
 def complete_options(name: str, options: Options | None = None) -> Json:
-    """Every option of a model as plain data, the given ones in place of its defaults; builds nothing."""
+    """Every option of a model as plain data, the given ones in place of its defaults; builds nothing.
+
+    Args:
+        name: of the model.
+        options: those that are given.
+
+    Returns:
+        Every option with its value.
+
+    Raises:
+        ConfigError: the model has no such option, or its value is wrong.
+
+    Examples:
+        >>> from continua.models import complete_options
+        >>> complete_options("dcn_ode", {"channels": [8, 16]})["channels"]
+        [8, 16]
+    """
     return model_config(name, **(options or {})).plain()
 
 
 def option_names(name: str) -> list[str]:
-    """The options a model takes."""
+    """The options a model takes.
+
+    Args:
+        name: of the model.
+
+    Returns:
+        Their names.
+
+    Examples:
+        >>> from continua.models import option_names
+        >>> "channels" in option_names("dcn_ode")
+        True
+    """
     return model_entry(name).options
 
 
 def options_in_common(name: str, options: Options) -> Json:
-    """Those of the options that a model has: for a setting that several families share."""
+    """Those of the options that a model has: for a setting that several families share.
+
+    Args:
+        name: of the model.
+        options: for several families.
+
+    Returns:
+        Those that this model takes.
+
+    Examples:
+        >>> from continua.models import options_in_common
+        >>> options_in_common("resnet_blocks", {"channels": [8], "solver": {"method": "rk4"}})
+        {'channels': [8]}
+    """
     return {option: value for option, value in options.items() if option in model_entry(name).options}
 
 
 def model_options(name: str) -> list[ModelOption]:
-    """The options a model takes, each with type, default and help."""
+    """The options a model takes, each with type, default and help.
+
+    Args:
+        name: of the model.
+
+    Returns:
+        The options, in the order of the dataclass.
+
+    Examples:
+        >>> from continua.models import model_options
+        >>> "solver" in [option.name for option in model_options("dcn_ode")]
+        True
+    """
     config = model_config(name)
     hints, defaults = option_types(type(config)), config.plain()
     return [

@@ -59,6 +59,16 @@ def tensors_digest(path: Path) -> str:
     """The SHA-256 of names, types, shapes and numbers of all tensors of a file, whatever else is in it and in which order.
 
     What is no file of tensors is known by its bytes: whoever loads it is told what is wrong with it.
+
+    Args:
+        path: the file.
+
+    Returns:
+        The digest in hexadecimal digits.
+
+    Examples:
+        >>> from continua.models import tensors_digest
+        >>> tensors_digest(folder / "model.safetensors")  # doctest: +SKIP
     """
     data = read_below(path)
     try:
@@ -81,7 +91,19 @@ def _digest(data: bytes, path: Path) -> str:
 
 
 def network_digest(weights: Path, config: Json) -> str:
-    """What tells networks apart: the tensors and the configuration, however either is written down."""
+    """What tells networks apart: the tensors and the configuration, however either is written down.
+
+    Args:
+        weights: the file of tensors.
+        config: what config.json holds.
+
+    Returns:
+        A SHA-256 in hexadecimal digits.
+
+    Examples:
+        >>> from continua.models import network_digest
+        >>> network_digest(folder / "model.safetensors", config)  # doctest: +SKIP
+    """
     said = {name: value for name, value in config.items() if name != SUM}
     return hashlib.sha256((tensors_digest(weights) + json.dumps(said, sort_keys=True)).encode()).hexdigest()
 

@@ -135,7 +135,15 @@ def find_library() -> "Library | Absent":
 
 
 def kernels_text() -> str:
-    """In a few words, for reports: which build runs with whose threads, or why none does."""
+    """In a few words, for reports: which build runs with whose threads, or why none does.
+
+    Returns:
+        Words such as "avx512, PyTorch's threads".
+
+    Examples:
+        >>> from continua.native import kernels_text
+        >>> text = kernels_text()
+    """
     library = find_library()
     return f"none: {library.reason}" if isinstance(library, Absent) else f"{library.isa}, {library.pool} threads"
 

@@ -75,7 +75,24 @@ def native_conv(
 def native_norm(
     x: Tensor, gamma: Tensor | None, beta: Tensor | None, *, groups: int, eps: float = 1e-5, activation: str = "identity"
 ) -> Tensor:
-    """Group norm and activation in one pass, in the layout of x."""
+    """Group norm and activation in one pass, in the layout of x.
+
+    Args:
+        x: (batch, channels, height, width).
+        gamma: scale of each channel, or None.
+        beta: shift of each channel, or None.
+        groups: of the norm.
+        eps: added to the variance.
+        activation: applied afterwards.
+
+    Returns:
+        A map like x.
+
+    Examples:
+        >>> import torch
+        >>> from continua.native import native_norm
+        >>> native_norm(torch.rand(1, 4, 8, 8), None, None, groups=2)  # doctest: +SKIP
+    """
     if not torch.compiler.is_compiling() and is_transforming():
         return plain_norm_act(x, gamma, beta, groups, eps, activation)
     return torch.ops.continua.norm_act(x, gamma, beta, groups, eps, activation)[0]

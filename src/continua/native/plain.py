@@ -13,7 +13,16 @@ NATIVE_ACTIVATIONS = ("identity", "relu", "celu", "gelu", "silu", "softplus", "t
 
 
 def is_transforming() -> bool:
-    """Whether forward-mode derivatives or functions of `torch.func` are at work, which the kernels know nothing of."""
+    """Whether forward-mode derivatives or functions of `torch.func` are at work, which the kernels know nothing of.
+
+    Returns:
+        Whether they are.
+
+    Examples:
+        >>> from continua.native import is_transforming
+        >>> is_transforming()
+        False
+    """
     return forward_ad._current_level >= 0 or peek_interpreter_stack() is not None
 
 
@@ -67,7 +76,22 @@ def _convolved(x: Tensor, alpha: Tensor, rows: Tensor, cols: Tensor, stride: int
 def plain_gradients(
     plain: Callable[..., Tensor], inputs: Sequence[Tensor | None], gradient: Tensor, wanted: Sequence[bool]
 ) -> tuple[Tensor | None, ...]:
-    """A backward pass in plain operations, for whoever differentiates it again (grad mode is on in a backward pass only then)."""
+    """A backward pass in plain operations, for whoever differentiates it again (grad mode is on in a backward pass only then).
+
+    Args:
+        plain: the operation in plain PyTorch.
+        inputs: its inputs; None where there is none.
+        gradient: of its output.
+        wanted: which inputs need one.
+
+    Returns:
+        The gradients, None where not wanted.
+
+    Examples:
+        >>> import torch
+        >>> from continua.native import plain_gradients
+        >>> plain_gradients(torch.mul, [a, b], torch.ones(3), [True, False])  # doctest: +SKIP
+    """
     # Through aliases: one input may itself be a function of another, as the state of a solve is of its kernels, and that path is not ours.
     aliases = [None if value is None else value.view_as(value) for value in inputs]
     asked = [alias for alias, want in zip(aliases, wanted, strict=True) if want and alias is not None]

@@ -20,7 +20,21 @@ PARTS = 64
 
 
 def native_combine(base: Tensor | None, weights: Sequence[float], terms: Sequence[Tensor]) -> Tensor | None:
-    """base + Σ weights[i] terms[i], each addition rounded as PyTorch rounds it; None where the kernels cannot."""
+    """base + Σ weights[i] terms[i], each addition rounded as PyTorch rounds it; None where the kernels cannot.
+
+    Args:
+        base: what is added to; None: nothing.
+        weights: one for each term.
+        terms: tensors of one shape.
+
+    Returns:
+        The sum, or None.
+
+    Examples:
+        >>> import torch
+        >>> from continua.native import native_combine
+        >>> total = native_combine(torch.ones(4), [0.5], [torch.ones(4)])
+    """
     library = _library_for(terms[0] if base is None else base, *terms)
     if library is None or len(terms) > MOST_TERMS:
         return None
@@ -42,7 +56,23 @@ def native_combine(base: Tensor | None, weights: Sequence[float], terms: Sequenc
 
 
 def native_error_rms(error: Tensor, y0: Tensor, y1: Tensor, rtol: float, atol: float) -> Tensor | None:
-    """RMS of error / (atol + rtol max(|y0|, |y1|)) in float64; None where the kernels cannot."""
+    """RMS of error / (atol + rtol max(|y0|, |y1|)) in float64; None where the kernels cannot.
+
+    Args:
+        error: the error of a step.
+        y0: the state before it.
+        y1: the state after it.
+        rtol: relative tolerance.
+        atol: absolute tolerance.
+
+    Returns:
+        A 0-d tensor, or None.
+
+    Examples:
+        >>> import torch
+        >>> from continua.native import native_error_rms
+        >>> r = native_error_rms(torch.ones(4), torch.ones(4), torch.ones(4), 1e-3, 1e-3)
+    """
     library = _library_for(error, y0, y1)
     if library is None:
         return None

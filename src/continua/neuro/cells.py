@@ -73,6 +73,15 @@ def units(
         channels: Which channels; None: all.
         prepare: From contrasts to what the network reads; None: luminances around 0.5, in as many channels as it has. A network trained on
             normalised images needs its own.
+
+    Returns:
+        A function from stimuli to responses (batch, units).
+
+    Examples:
+        >>> import continua as ct
+        >>> from continua.neuro import units
+        >>> net = ct.create_model("dcn_ode", channels=[4], norm_groups=2, in_channels=1).eval()
+        >>> cells = units(net, block=0)
     """
     if not (place in ("centre", "mean", "all") or (isinstance(place, tuple) and len(place) == 2)):
         raise ConfigError(f"place={place!r}; expected 'centre', 'mean', 'all' or a (row, column)")
@@ -86,7 +95,19 @@ def units(
 
 
 def frame_by_frame(responses: Responses, batch_size: int = 256) -> FilmResponses:
-    """Units without a memory, shown a film: each frame is answered by itself."""
+    """Units without a memory, shown a film: each frame is answered by itself.
+
+    Args:
+        responses: stimuli -> responses (batch, units).
+        batch_size: stimuli at a time.
+
+    Returns:
+        A film -> responses (time, batch, units).
+
+    Examples:
+        >>> from continua.neuro import frame_by_frame
+        >>> watch = frame_by_frame(lambda stimuli: stimuli.flatten(1))
+    """
 
     def answer_film(movie: Movie) -> Tensor:
         frames = movie.frames.flatten(0, 1)
@@ -98,7 +119,22 @@ def frame_by_frame(responses: Responses, batch_size: int = 256) -> FilmResponses
 
 @torch.no_grad()
 def respond(responses: Responses, stimuli: Tensor, batch_size: int = 256) -> Tensor:
-    """Responses (stimuli, units) in batches, on the host, as float64, without gradients."""
+    """Responses (stimuli, units) in batches, on the host, as float64, without gradients.
+
+    Args:
+        responses: stimuli -> responses.
+        stimuli: all of them.
+        batch_size: at a time.
+
+    Returns:
+        Responses of all.
+
+    Examples:
+        >>> import torch
+        >>> from continua.neuro import respond
+        >>> respond(lambda x: x.flatten(1), torch.rand(5, 1, 2, 2)).shape
+        torch.Size([5, 4])
+    """
     return torch.cat([checked(responses(part), len(part)).detach().cpu().double() for part in batches(stimuli, batch_size)])
 
 

@@ -35,11 +35,12 @@ Measure = Literal["larger", "f0", "f1"]
 class TuningCurve:
     """Responses of units to gratings of one changing parameter.
 
-    values    the parameter, (points,)
-    f0        mean response over a cycle minus that to grey, (points, units)
-    f1        amplitude of the first harmonic over a cycle, (points, units)
-    baseline  response to grey, (units,)
-    fixed     the other parameters of the gratings
+    Attributes:
+        values: the parameter, (points,)
+        f0: mean response over a cycle minus that to grey, (points, units)
+        f1: amplitude of the first harmonic over a cycle, (points, units)
+        baseline: response to grey, (units,)
+        fixed: the other parameters of the gratings
     """
 
     parameter: str
@@ -102,6 +103,14 @@ def tuning(
         values: Those of the parameter, in its unit.
         phases: How many phases of a cycle; at least 3 tell F1 from F0.
         fixed: Other parameters of `grating`: frequency=2.0, orientation=45.0, size=3.0, …
+
+    Returns:
+        The curve: responses of all units to each value.
+
+    Examples:
+        >>> import torch
+        >>> from continua.neuro import tuning
+        >>> tuning(cells, screen, "orientation", torch.arange(0.0, 180.0, 15.0))  # doctest: +SKIP
     """
     shown = _shown(parameter, values, ("orientation", "frequency", "size", "contrast"), fixed)
     if phases < 3:
@@ -139,6 +148,14 @@ def film_tuning(
         frames: Per cycle.
         temporal_frequency: Cycles per second, where it is not the parameter.
         fixed: Other parameters of `grating`.
+
+    Returns:
+        The curve.
+
+    Examples:
+        >>> import torch
+        >>> from continua.neuro import film_tuning
+        >>> film_tuning(watch, screen, "direction", torch.arange(0.0, 360.0, 30.0))  # doctest: +SKIP
     """
     shown = _shown(parameter, values, tuple(PARAMETERS), fixed)
     options = dict(fixed)

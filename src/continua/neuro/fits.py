@@ -18,31 +18,113 @@ from continua.report import Axis, Figure, Series
 
 
 def von_mises(angle: np.ndarray, baseline: float, height: float, preferred: float, sharpness: float) -> np.ndarray:
-    """Over orientation, degrees."""
+    """Over orientation, degrees.
+
+    Args:
+        angle: degrees.
+        baseline: response to other orientations.
+        height: of the peak above it.
+        preferred: degrees.
+        sharpness: of the peak.
+
+    Returns:
+        The response at each angle.
+
+    Examples:
+        >>> import numpy as np
+        >>> from continua.neuro import von_mises
+        >>> response = von_mises(np.arange(0.0, 180.0, 45.0), 0.0, 1.0, 90.0, 2.0)
+    """
     return baseline + height * np.exp(sharpness * (np.cos(2 * np.deg2rad(angle - preferred)) - 1))
 
 
 def von_mises_pair(angle: np.ndarray, baseline: float, height: float, opposite: float, preferred: float, sharpness: float) -> np.ndarray:
-    """Over direction, degrees: two peaks half a turn apart."""
+    """Over direction, degrees: two peaks half a turn apart.
+
+    Args:
+        angle: degrees.
+        baseline: response to other directions.
+        height: of the larger peak above it.
+        opposite: height of the other peak.
+        preferred: degrees.
+        sharpness: of the peaks.
+
+    Returns:
+        The response at each angle.
+
+    Examples:
+        >>> import numpy as np
+        >>> from continua.neuro import von_mises_pair
+        >>> response = von_mises_pair(np.arange(0.0, 360.0, 90.0), 0.0, 1.0, 0.3, 90.0, 2.0)
+    """
     turned = np.cos(np.deg2rad(angle - preferred))
     return baseline + height * np.exp(sharpness * (turned - 1)) + opposite * np.exp(sharpness * (-turned - 1))
 
 
 def naka_rushton(contrast: np.ndarray, baseline: float, largest: float, half: float, exponent: float) -> np.ndarray:
-    """Over contrast: half of `largest` is reached at the contrast `half`."""
+    """Over contrast: half of `largest` is reached at the contrast `half`.
+
+    Args:
+        contrast: between 0 and 1.
+        baseline: response to nothing.
+        largest: response above it that is approached.
+        half: contrast at which half of it is reached.
+        exponent: steepness.
+
+    Returns:
+        The response at each contrast.
+
+    Examples:
+        >>> import numpy as np
+        >>> from continua.neuro import naka_rushton
+        >>> naka_rushton(np.array([0.2]), 0.0, 1.0, 0.2, 2.0).tolist()
+        [0.5]
+    """
     power = np.abs(contrast) ** exponent
     return baseline + largest * power / (power + half**exponent)
 
 
 def dog_frequency(frequency: np.ndarray, centre: float, centre_radius: float, surround: float, surround_radius: float) -> np.ndarray:
-    """Over spatial frequency, cycles per degree; radii in degrees. Also used over temporal frequency, where they are times."""
+    """Over spatial frequency, cycles per degree; radii in degrees. Also used over temporal frequency, where they are times.
+
+    Args:
+        frequency: cycles per degree.
+        centre: strength of the centre.
+        centre_radius: degrees.
+        surround: strength of the surround.
+        surround_radius: degrees.
+
+    Returns:
+        The response at each frequency.
+
+    Examples:
+        >>> import numpy as np
+        >>> from continua.neuro import dog_frequency
+        >>> response = dog_frequency(np.linspace(0, 4, 5), 1.0, 0.3, 0.5, 1.0)
+    """
     return centre * np.exp(-((math.pi * centre_radius * frequency) ** 2)) - surround * np.exp(
         -((math.pi * surround_radius * frequency) ** 2)
     )
 
 
 def dog_size(size: np.ndarray, centre: float, centre_radius: float, surround: float, surround_radius: float) -> np.ndarray:
-    """Over size, degrees."""
+    """Over size, degrees.
+
+    Args:
+        size: degrees.
+        centre: strength of the centre.
+        centre_radius: degrees.
+        surround: strength of the surround.
+        surround_radius: degrees.
+
+    Returns:
+        The response at each size.
+
+    Examples:
+        >>> import numpy as np
+        >>> from continua.neuro import dog_size
+        >>> response = dog_size(np.linspace(0, 4, 5), 1.0, 0.3, 0.5, 1.0)
+    """
     from scipy.special import erf
 
     return centre * erf(size / (2 * centre_radius)) ** 2 - surround * erf(size / (2 * surround_radius)) ** 2
@@ -96,7 +178,19 @@ class Fit:
 
 
 def fit(curve: TuningCurve, model: str | None = None) -> Fit:
-    """Fit a tuning curve: by default the model that belongs to its parameter."""
+    """Fit a tuning curve: by default the model that belongs to its parameter.
+
+    Args:
+        curve: what is fitted.
+        model: name of the function; None: the usual one of the curve's parameter.
+
+    Returns:
+        Parameters of each unit, and how well they fit.
+
+    Examples:
+        >>> from continua.neuro import fit
+        >>> fit(curve).r2  # doctest: +SKIP
+    """
     name = OF_PARAMETER[curve.parameter] if model is None else model
     if name not in MODELS:
         raise unknown_name("model of a tuning curve", name, MODELS)
@@ -211,7 +305,19 @@ class Population:
 
 
 def population(values: "Sequence[float] | np.ndarray", name: str = "value") -> Population:
-    """The distribution of a number over units."""
+    """The distribution of a number over units.
+
+    Args:
+        values: one for each unit.
+        name: what they are.
+
+    Returns:
+        Median, quartiles and histogram.
+
+    Examples:
+        >>> from continua.neuro import population
+        >>> found = population([1.0, 2.0, 3.0], "octaves")
+    """
     from scipy.stats import kstest
 
     given = np.asarray(values, float).ravel()

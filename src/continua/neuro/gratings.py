@@ -41,6 +41,15 @@ def grating(
         size: Diameter of a round window at (x, y), degrees; infinite: the whole screen.
         x, y: Where phase 0 is white, and the middle of the window.
         edge: Width of the window's soft edge, degrees.
+
+    Returns:
+        One stimulus for each value of the parameters, as contrasts.
+
+    Examples:
+        >>> import torch
+        >>> from continua.neuro import Screen, grating
+        >>> grating(Screen(32, 32, 0.1), orientation=torch.tensor([0.0, 45.0])).shape
+        torch.Size([2, 1, 32, 32])
     """
     orientation, frequency, phase, contrast, size, x, y, edge = screen.numbers(orientation, frequency, phase, contrast, size, x, y, edge)
     across, up = screen.grid()
@@ -56,12 +65,42 @@ def grating(
 def drifting_grating(
     screen: Screen, times: Sequence[float], *, temporal_frequency: Number = 4.0, phase: Number = 0.0, **options: Number
 ) -> Movie:
-    """Gratings that drift at `temporal_frequency` cycles per second; the other options are those of `grating`."""
+    """Gratings that drift at `temporal_frequency` cycles per second; the other options are those of `grating`.
+
+    Args:
+        screen: where they are drawn.
+        times: of the frames, in ms.
+        temporal_frequency: cycles per second.
+        phase: at time 0, degrees.
+        options: those of `grating`.
+
+    Returns:
+        A film.
+
+    Examples:
+        >>> from continua.neuro import Screen, drifting_grating, frame_times
+        >>> movie = drifting_grating(Screen(32, 32, 0.1), frame_times(100.0))
+    """
     return moving(times, lambda time: grating(screen, phase=_advance(screen, phase, temporal_frequency, time), **options))
 
 
 def plaid(screen: Screen, *, orientation: Number = 90.0, angle: Number = 90.0, contrast: Number = 1.0, **options: Number) -> Stimuli:
-    """The sum of two gratings of half the contrast, `angle` degrees apart, at orientation ± angle / 2; options as of `grating`."""
+    """The sum of two gratings of half the contrast, `angle` degrees apart, at orientation ± angle / 2; options as of `grating`.
+
+    Args:
+        screen: where they are drawn.
+        orientation: between the two gratings, degrees.
+        angle: from one to the other, degrees.
+        contrast: of both together.
+        options: those of `grating`.
+
+    Returns:
+        Stimuli.
+
+    Examples:
+        >>> from continua.neuro import Screen, plaid
+        >>> stimuli = plaid(Screen(32, 32, 0.1), angle=60.0)
+    """
     first = torch.as_tensor(orientation) - torch.as_tensor(angle) / 2
     second = first + torch.as_tensor(angle)
     half = torch.as_tensor(contrast) / 2
@@ -71,7 +110,22 @@ def plaid(screen: Screen, *, orientation: Number = 90.0, angle: Number = 90.0, c
 def drifting_plaid(
     screen: Screen, times: Sequence[float], *, temporal_frequency: Number = 4.0, phase: Number = 0.0, **options: Number
 ) -> Movie:
-    """Plaids whose two gratings drift at `temporal_frequency`; the other options are those of `plaid`."""
+    """Plaids whose two gratings drift at `temporal_frequency`; the other options are those of `plaid`.
+
+    Args:
+        screen: where they are drawn.
+        times: of the frames, in ms.
+        temporal_frequency: cycles per second.
+        phase: at time 0, degrees.
+        options: those of `plaid`.
+
+    Returns:
+        A film.
+
+    Examples:
+        >>> from continua.neuro import Screen, drifting_plaid, frame_times
+        >>> movie = drifting_plaid(Screen(32, 32, 0.1), frame_times(100.0))
+    """
     return moving(times, lambda time: plaid(screen, phase=_advance(screen, phase, temporal_frequency, time), **options))
 
 
@@ -86,7 +140,26 @@ def bar(
     y: Number = 0.0,
     edge: Number = 0.0,
 ) -> Stimuli:
-    """Bars of `width` × `length` degrees at (x, y), white for a positive contrast."""
+    """Bars of `width` × `length` degrees at (x, y), white for a positive contrast.
+
+    Args:
+        screen: where they are drawn.
+        orientation: of the long side, degrees.
+        width: degrees.
+        length: degrees.
+        contrast: 1: white on grey, −1: black.
+        x: middle, degrees to the right.
+        y: middle, degrees up.
+        edge: width of the soft edge, degrees.
+
+    Returns:
+        One stimulus for each value of the parameters.
+
+    Examples:
+        >>> import torch
+        >>> from continua.neuro import Screen, bar
+        >>> bars = bar(Screen(32, 32, 0.1), orientation=torch.tensor([0.0, 90.0]))
+    """
     orientation, width, length, contrast, x, y, edge = screen.numbers(orientation, width, length, contrast, x, y, edge)
     across, up = screen.grid()
     turned = torch.deg2rad(orientation - 90)
@@ -98,7 +171,23 @@ def bar(
 def moving_bar(
     screen: Screen, times: Sequence[float], *, speed: Number = 5.0, start: Number = 0.0, orientation: Number = 90.0, **options: Number
 ) -> Movie:
-    """Bars that move at `speed` degrees per second, at right angles to their length, from `start` degrees behind the middle."""
+    """Bars that move at `speed` degrees per second, at right angles to their length, from `start` degrees behind the middle.
+
+    Args:
+        screen: where they are drawn.
+        times: of the frames, in ms.
+        speed: degrees per second.
+        start: degrees behind the middle at time 0.
+        orientation: of the long side, degrees.
+        options: those of `bar`.
+
+    Returns:
+        A film.
+
+    Examples:
+        >>> from continua.neuro import Screen, frame_times, moving_bar
+        >>> movie = moving_bar(Screen(32, 32, 0.1), frame_times(100.0), speed=10.0)
+    """
     direction = torch.deg2rad(torch.as_tensor(orientation, device=screen.device, dtype=screen.dtype) - 90)
 
     def frame(time: float) -> Tensor:
@@ -121,6 +210,23 @@ def moving_occluder(
     """A film behind a bar of contrast `value` and `width` degrees that moves across it; speed and start as of `moving_bar`.
 
     The film's own frames are its time base: give it frames often enough for the bar.
+
+    Args:
+        screen: on which the film is.
+        movie: what is behind the bar.
+        width: of the bar, degrees.
+        speed: degrees per second.
+        start: degrees behind the middle at time 0.
+        orientation: of the bar's long side, degrees.
+        value: contrast of the bar.
+
+    Returns:
+        A film.
+
+    Examples:
+        >>> from continua.neuro import Screen, drifting_grating, frame_times, moving_occluder
+        >>> screen = Screen(32, 32, 0.1)
+        >>> movie = moving_occluder(screen, drifting_grating(screen, frame_times(50.0)))
     """
     if movie.frames.shape[-2:] != (screen.height, screen.width):
         raise ConfigError(f"the film is {tuple(movie.frames.shape[-2:])} pixels and the screen {(screen.height, screen.width)}")
@@ -129,7 +235,20 @@ def moving_occluder(
 
 
 def moving(times: Sequence[float], frame: Callable[[float], Tensor]) -> Movie:
-    """A continuous film: `frame(time in ms)` at each of the times, linear in between; it ends with its last frame."""
+    """A continuous film: `frame(time in ms)` at each of the times, linear in between; it ends with its last frame.
+
+    Args:
+        times: of the frames, in ms.
+        frame: time in ms -> stimuli.
+
+    Returns:
+        A film.
+
+    Examples:
+        >>> import torch
+        >>> from continua.neuro import moving
+        >>> movie = moving([0.0, 10.0], lambda ms: torch.full((1, 1, 8, 8), ms / 10))
+    """
     return Movie(torch.stack([frame(float(time)) for time in times]), tuple(times), float(times[-1]))
 
 

@@ -16,11 +16,12 @@ from continua.errors import ConfigError
 class Movie:
     """A film u(t) of a batch of stimuli.
 
-    frames   (time, batch, channels, height, width)
-    times    when each frame is on, in ms, ascending
-    end      when the film ends, in ms: at the last frame, or after it
-    jumps    the moments, in ms, at which the film is discontinuous: the frame before is held until then. All of them are times of frames
-    between  what is shown between two frames: "linear", from one to the next, or "hold", the one before, so that it jumps at each frame
+    Attributes:
+        frames: (time, batch, channels, height, width)
+        times: when each frame is on, in ms, ascending
+        end: when the film ends, in ms: at the last frame, or after it
+        jumps: the moments, in ms, at which the film is discontinuous: the frame before is held until then. All of them are times of frames
+        between: what is shown between two frames: "linear", from one to the next, or "hold", the one before, so that it jumps at each frame
     """
 
     frames: Tensor
@@ -95,7 +96,21 @@ class Movie:
 
 
 def frame_times(duration: float, frame: float = 10.0, start: float = 0.0) -> list[float]:
-    """Times of frames, in ms: every `frame` ms from `start`, and the end itself."""
+    """Times of frames, in ms: every `frame` ms from `start`, and the end itself.
+
+    Args:
+        duration: in ms.
+        frame: in ms.
+        start: in ms.
+
+    Returns:
+        Times in ms.
+
+    Examples:
+        >>> from continua.neuro import frame_times
+        >>> frame_times(20.0, frame=10.0)
+        [0.0, 10.0, 20.0]
+    """
     if duration <= 0 or frame <= 0:
         raise ConfigError(f"a film of {duration} ms with a frame every {frame} ms cannot be; expected positive numbers")
     count = max(1, round(duration / frame))
@@ -103,21 +118,61 @@ def frame_times(duration: float, frame: float = 10.0, start: float = 0.0) -> lis
 
 
 def film(images: Float[Tensor, "time ..."], frame: float, start: float = 0.0) -> Movie:
-    """A film that shows each image for `frame` ms: (time, channels, height, width), or with a batch behind the time."""
+    """A film that shows each image for `frame` ms: (time, channels, height, width), or with a batch behind the time.
+
+    Args:
+        images: (time, channels, height, width), or (time, batch, channels, height, width).
+        frame: duration of each, in ms.
+        start: of the first, in ms.
+
+    Returns:
+        A film.
+
+    Examples:
+        >>> import torch
+        >>> from continua.neuro import film
+        >>> movie = film(torch.rand(10, 1, 32, 32), 20.0)
+    """
     frames = images[:, None] if images.ndim == 4 else images
     times = [start + frame * k for k in range(len(frames))]
     return Movie(frames, tuple(times), start + frame * len(frames), between="hold")
 
 
 def still(image: Float[Tensor, "batch channels height width"], duration: float, start: float = 0.0) -> Movie:
-    """A film in which nothing moves."""
+    """A film in which nothing moves.
+
+    Args:
+        image: what is shown.
+        duration: in ms.
+        start: in ms.
+
+    Returns:
+        A film.
+
+    Examples:
+        >>> from continua.neuro import Screen, still
+        >>> movie = still(Screen(8, 8, 0.1).grey(), 100.0)
+    """
     return Movie(image[None], (start,), start + duration)
 
 
 def contrast_steps(
     image: Float[Tensor, "batch channels height width"], contrasts: Sequence[float], durations: "float | Sequence[float]"
 ) -> Movie:
-    """A film that shows `image` at one contrast after another, each for its duration in ms, and jumps between them."""
+    """A film that shows `image` at one contrast after another, each for its duration in ms, and jumps between them.
+
+    Args:
+        image: what is shown, as contrasts.
+        contrasts: it is multiplied by, one after another.
+        durations: of each, in ms.
+
+    Returns:
+        A film.
+
+    Examples:
+        >>> from continua.neuro import Screen, contrast_steps, grating
+        >>> movie = contrast_steps(grating(Screen(32, 32, 0.1)), [0.1, 1.0], 50.0)
+    """
     lengths = [float(durations)] * len(contrasts) if isinstance(durations, int | float) else [float(value) for value in durations]
     if len(lengths) != len(contrasts) or not lengths:
         raise ConfigError(f"{len(contrasts)} contrasts and {len(lengths)} durations; expected one duration for each contrast")

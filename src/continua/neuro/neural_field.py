@@ -54,7 +54,21 @@ class LateralGaussians(Filter):
 
 
 def mexican_hat(excitation: float, sigma_e: float, inhibition: float, sigma_i: float) -> LateralGaussians:
-    """A difference of Gaussians for one population: excitation near, inhibition farther off."""
+    """A difference of Gaussians for one population: excitation near, inhibition farther off.
+
+    Args:
+        excitation: its strength.
+        sigma_e: its width, pixels.
+        inhibition: its strength.
+        sigma_i: its width, pixels.
+
+    Returns:
+        Connections for a `NeuralField`.
+
+    Examples:
+        >>> from continua.neuro import mexican_hat
+        >>> connections = mexican_hat(6.0, 1.5, 6.0, 3.0)
+    """
     return LateralGaussians([excitation, -inhibition], [sigma_e, sigma_i])
 
 
@@ -173,10 +187,11 @@ class NeuralField(Field):
 class Dispersion:
     """How waves grow out of a homogeneous state, each (height, width) in the order of `torch.fft.fft2`.
 
-    wave_number  cycles per pixel
-    growth       rate of growth, 1/ms; negative: it dies out
-    frequency    of its oscillation, cycles per second
-    jacobian     (height, width, populations, populations): d/dt of each wave of small deviations, 1/ms
+    Attributes:
+        wave_number: cycles per pixel
+        growth: rate of growth, 1/ms; negative: it dies out
+        frequency: of its oscillation, cycles per second
+        jacobian: (height, width, populations, populations): d/dt of each wave of small deviations, 1/ms
     """
 
     wave_number: Tensor
@@ -202,7 +217,19 @@ class Dispersion:
 
 
 def dominant_wave(u: Float[Tensor, "height width"]) -> float:
-    """The wave number, in cycles per pixel, that carries most of a map's power once its mean is taken away."""
+    """The wave number, in cycles per pixel, that carries most of a map's power once its mean is taken away.
+
+    Args:
+        u: a map.
+
+    Returns:
+        Cycles per pixel.
+
+    Examples:
+        >>> import torch
+        >>> from continua.neuro import dominant_wave
+        >>> wave = dominant_wave(torch.rand(32, 32))
+    """
     power = torch.fft.fft2(u.detach().cpu().double() - u.detach().cpu().double().mean()).abs().square()
     down, along = (torch.fft.fftfreq(size, dtype=torch.float64) for size in u.shape)
     return float(torch.hypot(down[:, None], along[None]).flatten()[power.flatten().argmax()])

@@ -23,7 +23,23 @@ def drawing(seed: int) -> torch.Generator:
 def white_noise(
     screen: Screen, count: int, *, seed: int, kind: Literal["gaussian", "binary"] = "gaussian", contrast: float = 1.0, check: int = 1
 ) -> Images:
-    """Independent checks of `check` pixels: normal with standard deviation `contrast`, or ± `contrast`."""
+    """Independent checks of `check` pixels: normal with standard deviation `contrast`, or ± `contrast`.
+
+    Args:
+        screen: where it is drawn.
+        count: how many images.
+        seed: decides them.
+        kind: "gaussian" or "binary".
+        contrast: standard deviation, or size of each check's contrast.
+        check: side of a check, pixels.
+
+    Returns:
+        Stimuli.
+
+    Examples:
+        >>> from continua.neuro import Screen, white_noise
+        >>> noise = white_noise(Screen(32, 32, 0.1), 4, seed=0)
+    """
     rows, columns = math.ceil(screen.height / check), math.ceil(screen.width / check)
     if kind == "gaussian":
         small = torch.randn(count, 1, rows, columns, generator=drawing(seed))
@@ -36,7 +52,23 @@ def white_noise(
 
 
 def sparse_noise(screen: Screen, count: int, *, seed: int, spots: int = 1, check: int = 1, contrast: float = 1.0) -> Images:
-    """Grey with `spots` checks of `check` pixels, each white or black, at places drawn without repetition in an image."""
+    """Grey with `spots` checks of `check` pixels, each white or black, at places drawn without repetition in an image.
+
+    Args:
+        screen: where it is drawn.
+        count: how many images.
+        seed: decides them.
+        spots: checks in an image.
+        check: side of a check, pixels.
+        contrast: of the checks.
+
+    Returns:
+        Stimuli.
+
+    Examples:
+        >>> from continua.neuro import Screen, sparse_noise
+        >>> noise = sparse_noise(Screen(32, 32, 0.1), 4, seed=0)
+    """
     rows, columns = math.ceil(screen.height / check), math.ceil(screen.width / check)
     if not 1 <= spots <= rows * columns:
         raise ConfigError(f"{spots} spots on {rows} × {columns} checks; expected from 1 to {rows * columns}")
@@ -49,7 +81,22 @@ def sparse_noise(screen: Screen, count: int, *, seed: int, spots: int = 1, check
 
 
 def natural_noise(screen: Screen, count: int, *, seed: int, exponent: float = 1.0, contrast: float = 0.3) -> Images:
-    """Noise whose amplitude falls as 1/f^exponent, that of natural images for exponent 1; each of mean 0 and deviation `contrast`."""
+    """Noise whose amplitude falls as 1/f^exponent, that of natural images for exponent 1; each of mean 0 and deviation `contrast`.
+
+    Args:
+        screen: where it is drawn.
+        count: how many images.
+        seed: decides them.
+        exponent: of the fall with frequency.
+        contrast: standard deviation.
+
+    Returns:
+        Stimuli.
+
+    Examples:
+        >>> from continua.neuro import Screen, natural_noise
+        >>> noise = natural_noise(Screen(32, 32, 0.1), 4, seed=0)
+    """
     noise = torch.randn(count, 1, screen.height, screen.width, generator=drawing(seed), dtype=torch.float64)
     down = torch.fft.fftfreq(screen.height, dtype=torch.float64)[:, None]
     along = torch.fft.rfftfreq(screen.width, dtype=torch.float64)[None]
@@ -78,6 +125,26 @@ def random_dots(
 
     A dot that leaves the screen enters on the other side. After `lifetime` ms it is put elsewhere; with a finite lifetime the film jumps at
     each frame at which a dot is put elsewhere.
+
+    Args:
+        screen: where they are drawn.
+        times: of the frames, in ms.
+        seed: decides places and directions.
+        batch: how many films.
+        coherence: share of dots that move together.
+        direction: in which those move, degrees.
+        speed: degrees per second.
+        dots: how many.
+        size: diameter, degrees.
+        lifetime: ms until a dot is put elsewhere.
+        contrast: of the dots.
+
+    Returns:
+        A film.
+
+    Examples:
+        >>> from continua.neuro import Screen, frame_times, random_dots
+        >>> movie = random_dots(Screen(32, 32, 0.1), frame_times(100.0), seed=0, coherence=0.5)
     """
     if not 0 <= coherence <= 1 or lifetime <= 0 or dots < 1:
         raise ConfigError(f"coherence {coherence}, {dots} dots, lifetime {lifetime} ms; expected 0 to 1, at least 1, and a positive number")

@@ -53,7 +53,22 @@ class Recordings:
 
 
 def read_recordings(path: "str | Path", key: str = "responses") -> Recordings:
-    """Recordings from an .npz file: the array `key`, (stimuli, neurons) or (repeats, stimuli, neurons), and `names` of neurons if there."""
+    """Recordings from an .npz file: the array `key`, (stimuli, neurons) or (repeats, stimuli, neurons), and `names` of neurons if there.
+
+    Args:
+        path: the file.
+        key: name of the array.
+
+    Returns:
+        The recordings.
+
+    Raises:
+        DataError: the file has no such array, or one of another shape.
+
+    Examples:
+        >>> from continua.neuro import read_recordings
+        >>> read_recordings("v1.npz")  # doctest: +SKIP
+    """
     try:
         with np.load(path, allow_pickle=False) as file:
             if key not in file:
@@ -72,10 +87,11 @@ def read_recordings(path: "str | Path", key: str = "responses") -> Recordings:
 class Predictivity:
     """How well neurons are predicted.
 
-    correlation  of prediction and response on stimuli left out, the mean over folds, (neurons,)
-    corrected    the same divided by the square root of each neuron's reliability; NaN where that is too low; None with a single repeat
-    score        the median over neurons of what is corrected where it can be, else of the correlation
-    low, high    95 % interval of the score, by bootstrap over neurons
+    Attributes:
+        correlation: of prediction and response on stimuli left out, the mean over folds, (neurons,)
+        corrected: the same divided by the square root of each neuron's reliability; NaN where that is too low; None with a single repeat
+        score: the median over neurons of what is corrected where it can be, else of the correlation
+        low, high: 95 % interval of the score, by bootstrap over neurons
     """
 
     method: str
@@ -112,6 +128,13 @@ def linear_predictivity(
         folds: Into how many parts the stimuli are dealt; each is predicted from the others.
         seed: Of the dealing and the bootstrap.
         resamples: Bootstrap samples of neurons for the interval.
+
+    Returns:
+        Correlation of each neuron, its noise ceiling and intervals.
+
+    Examples:
+        >>> from continua.neuro import linear_predictivity
+        >>> linear_predictivity(features, recordings)  # doctest: +SKIP
     """
     recorded = recordings if isinstance(recordings, Recordings) else Recordings(as_responses(recordings, "recordings"))
     x, y = as_responses(features, "features"), recorded.mean

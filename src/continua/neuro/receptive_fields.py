@@ -48,7 +48,19 @@ class ReceptiveField:
 
 
 def gradient_field(responses: Responses, stimulus: Float[Tensor, "1 channels height width"]) -> ReceptiveField:
-    """The gradient of each unit's response at one stimulus (grey, say): for a linear unit its filter, exactly."""
+    """The gradient of each unit's response at one stimulus (grey, say): for a linear unit its filter, exactly.
+
+    Args:
+        responses: stimuli -> responses (batch, units).
+        stimulus: where the gradient is taken.
+
+    Returns:
+        A map for each unit.
+
+    Examples:
+        >>> from continua.neuro import Screen, gradient_field
+        >>> fields = gradient_field(lambda x: x.flatten(1)[:, :3], Screen(8, 8, 0.1).grey())
+    """
     if len(stimulus) != 1:
         raise ConfigError(f"a gradient is taken at one stimulus; got {len(stimulus)}")
     given = stimulus.detach().clone().requires_grad_()
@@ -71,6 +83,19 @@ def spike_triggered_average(
     For white noise and a linear unit it tends to the filter; with n stimuli of P pixels the correlation with the filter is about
     1/√(1 + P/n), above 0.99 for n > 50 P. `whiten`: divide by the covariance of the stimuli plus this share of its mean variance: a (ridge)
     regression, for noise that is not white, and exact for a linear unit where n > P and the share is small.
+
+    Args:
+        responses: stimuli -> responses (batch, units).
+        noise: the stimuli.
+        batch_size: stimuli at a time.
+        whiten: share of the mean variance that is added to the covariance; None: no division by it.
+
+    Returns:
+        A map for each unit.
+
+    Examples:
+        >>> from continua.neuro import Screen, spike_triggered_average, white_noise
+        >>> fields = spike_triggered_average(lambda x: x.flatten(1)[:, :3], white_noise(Screen(8, 8, 0.1), 500, seed=0))
     """
     flat = noise.detach().flatten(1).cpu().double()
     answers = respond(responses, noise, batch_size)
@@ -91,7 +116,20 @@ def spike_triggered_average(
 def sparse_fields(
     responses: Responses, noise: Float[Tensor, "count channels height width"], *, batch_size: int = 256
 ) -> tuple[ReceptiveField, ReceptiveField]:
-    """Maps of ON and OFF: the mean response while a pixel is brighter, and while it is darker, than grey, minus the mean of all."""
+    """Maps of ON and OFF: the mean response while a pixel is brighter, and while it is darker, than grey, minus the mean of all.
+
+    Args:
+        responses: stimuli -> responses (batch, units).
+        noise: as `sparse_noise` makes it.
+        batch_size: stimuli at a time.
+
+    Returns:
+        The maps of ON and of OFF.
+
+    Examples:
+        >>> from continua.neuro import Screen, sparse_fields, sparse_noise
+        >>> on, off = sparse_fields(lambda x: x.flatten(1)[:, :3], sparse_noise(Screen(8, 8, 0.1), 200, seed=0))
+    """
     total = respond(responses, noise, batch_size)
     rates = total - total.mean(0)
     maps = []

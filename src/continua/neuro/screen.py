@@ -82,7 +82,23 @@ def inside(screen: Screen, distance: Tensor, edge: Number = 0.0) -> Tensor:
 def aperture(
     screen: Screen, *, size: Number, inner: Number = 0.0, x: Number = 0.0, y: Number = 0.0, edge: Number = 0.0
 ) -> Float[Tensor, "batch 1 height width"]:
-    """A round window: 1 inside a disc of diameter `size` degrees at (x, y), 0 outside. `inner`: the diameter of a hole, for a ring."""
+    """A round window: 1 inside a disc of diameter `size` degrees at (x, y), 0 outside. `inner`: the diameter of a hole, for a ring.
+
+    Args:
+        screen: where it is drawn.
+        size: diameter, degrees.
+        inner: diameter of a hole, degrees.
+        x: middle, degrees to the right.
+        y: middle, degrees up.
+        edge: width of the soft edge, degrees.
+
+    Returns:
+        Values between 0 and 1 to multiply a stimulus by.
+
+    Examples:
+        >>> from continua.neuro import Screen, aperture
+        >>> window = aperture(Screen(32, 32, 0.1), size=2.0)
+    """
     size, inner, x, y, edge = screen.numbers(size, inner, x, y, edge)
     across, up = screen.grid()
     radius = torch.hypot(across - x, up - y)
@@ -91,7 +107,21 @@ def aperture(
 
 
 def gaussian_window(screen: Screen, *, sigma: Number, x: Number = 0.0, y: Number = 0.0) -> Float[Tensor, "batch 1 height width"]:
-    """A Gaussian window of standard deviation `sigma` degrees, 1 at its middle: a grating times it is a Gabor."""
+    """A Gaussian window of standard deviation `sigma` degrees, 1 at its middle: a grating times it is a Gabor.
+
+    Args:
+        screen: where it is drawn.
+        sigma: degrees.
+        x: middle, degrees to the right.
+        y: middle, degrees up.
+
+    Returns:
+        Values between 0 and 1 to multiply a stimulus by.
+
+    Examples:
+        >>> from continua.neuro import Screen, gaussian_window
+        >>> window = gaussian_window(Screen(32, 32, 0.1), sigma=0.5)
+    """
     sigma, x, y = screen.numbers(sigma, x, y)
     across, up = screen.grid()
     return torch.exp(-((across - x) ** 2 + (up - y) ** 2) / (2 * sigma**2))
@@ -100,7 +130,24 @@ def gaussian_window(screen: Screen, *, sigma: Number, x: Number = 0.0, y: Number
 def masked_square(
     screen: Screen, stimulus: Float[Tensor, "*batch height width"], *, size: float, x: float = 0.0, y: float = 0.0, value: float = 0.0
 ) -> Float[Tensor, "*batch height width"]:
-    """Stimuli with a square of `size` degrees at (x, y) covered by the contrast `value`."""
+    """Stimuli with a square of `size` degrees at (x, y) covered by the contrast `value`.
+
+    Args:
+        screen: on which the stimuli are.
+        stimulus: contrasts.
+        size: side of the square, degrees.
+        x: middle, degrees to the right.
+        y: middle, degrees up.
+        value: contrast of the square.
+
+    Returns:
+        Covered stimuli.
+
+    Examples:
+        >>> from continua.neuro import Screen, grating, masked_square
+        >>> screen = Screen(32, 32, 0.1)
+        >>> covered = masked_square(screen, grating(screen), size=1.0)
+    """
     across, up = screen.grid()
     cover = inside(screen, (across - x).abs() - size / 2) * inside(screen, (up - y).abs() - size / 2)
     return stimulus * (1 - cover) + value * cover
@@ -109,7 +156,20 @@ def masked_square(
 def to_images(
     contrast: Float[Tensor, "*batch channels height width"], channels: int = 1, mean: float = 0.5
 ) -> Float[Tensor, "*batch channels2 height width"]:
-    """Luminances mean · (1 + contrast) of grey stimuli, in [0, 1] for the usual mean, the same in each of `channels`."""
+    """Luminances mean · (1 + contrast) of grey stimuli, in [0, 1] for the usual mean, the same in each of `channels`.
+
+    Args:
+        contrast: stimuli.
+        channels: of the images.
+        mean: luminance of grey.
+
+    Returns:
+        Images.
+
+    Examples:
+        >>> from continua.neuro import Screen, grating, to_images
+        >>> images = to_images(grating(Screen(32, 32, 0.1)), channels=3)
+    """
     images = mean * (1 + contrast)
     if images.shape[-3] == channels:
         return images

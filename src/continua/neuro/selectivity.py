@@ -17,26 +17,69 @@ def circular_variance(curve: TuningCurve) -> np.ndarray:
 
     As Ringach et al. (2002, J. Neurosci. 22) have it. The values are equally spaced over 180° or, for directions, 360°. NaN for a unit that
     does not respond.
+
+    Args:
+        curve: over orientation or direction.
+
+    Returns:
+        One number for each unit.
+
+    Examples:
+        >>> from continua.neuro import circular_variance
+        >>> circular_variance(curve)  # doctest: +SKIP
     """
     angles, rates = _round_trip(curve)
     return 1 - _vector_strength(angles, rates, 2)
 
 
 def direction_variance(curve: TuningCurve) -> np.ndarray:
-    """1 − |Σ r e^(iθ)| / Σ r over directions, (units,): 0 for one direction only, 1 for none preferred."""
+    """1 − |Σ r e^(iθ)| / Σ r over directions, (units,): 0 for one direction only, 1 for none preferred.
+
+    Args:
+        curve: over direction.
+
+    Returns:
+        One number for each unit.
+
+    Examples:
+        >>> from continua.neuro import direction_variance
+        >>> direction_variance(curve)  # doctest: +SKIP
+    """
     _require(curve, "direction")
     return 1 - _vector_strength(*_round_trip(curve), 1)
 
 
 def preferred_orientation(curve: TuningCurve) -> np.ndarray:
-    """The angle of Σ r e^(2iθ), in [0, 180) degrees, (units,). Of directions, the orientation of the stripes."""
+    """The angle of Σ r e^(2iθ), in [0, 180) degrees, (units,). Of directions, the orientation of the stripes.
+
+    Args:
+        curve: over orientation or direction.
+
+    Returns:
+        Degrees, one for each unit.
+
+    Examples:
+        >>> from continua.neuro import preferred_orientation
+        >>> preferred_orientation(curve)  # doctest: +SKIP
+    """
     angles, rates = _round_trip(curve)
     vector = (rates * np.exp(2j * angles)[:, None]).sum(0)
     return np.rad2deg(np.angle(vector) / 2) % 180
 
 
 def orientation_selectivity(curve: TuningCurve) -> np.ndarray:
-    """(preferred − orthogonal) / (preferred + orthogonal), (units,); the response at right angles is read between the values shown."""
+    """(preferred − orthogonal) / (preferred + orthogonal), (units,); the response at right angles is read between the values shown.
+
+    Args:
+        curve: over orientation.
+
+    Returns:
+        One number for each unit.
+
+    Examples:
+        >>> from continua.neuro import orientation_selectivity
+        >>> orientation_selectivity(curve)  # doctest: +SKIP
+    """
     angles, rates = _round_trip(curve)
     period = np.pi if curve.parameter == "orientation" else 2 * np.pi
     best, there = angles[rates.argmax(0)], rates.max(0)
@@ -45,7 +88,18 @@ def orientation_selectivity(curve: TuningCurve) -> np.ndarray:
 
 
 def direction_selectivity(curve: TuningCurve) -> np.ndarray:
-    """(preferred − opposite) / (preferred + opposite) direction, (units,)."""
+    """(preferred − opposite) / (preferred + opposite) direction, (units,).
+
+    Args:
+        curve: over direction.
+
+    Returns:
+        One number for each unit.
+
+    Examples:
+        >>> from continua.neuro import direction_selectivity
+        >>> direction_selectivity(curve)  # doctest: +SKIP
+    """
     _require(curve, "direction")
     angles, rates = _round_trip(curve)
     best, there = angles[rates.argmax(0)], rates.max(0)
@@ -53,7 +107,18 @@ def direction_selectivity(curve: TuningCurve) -> np.ndarray:
 
 
 def surround_suppression(curve: TuningCurve) -> np.ndarray:
-    """(largest − response to the largest size) / largest, (units,): 0 without, 1 with complete suppression."""
+    """(largest − response to the largest size) / largest, (units,): 0 without, 1 with complete suppression.
+
+    Args:
+        curve: over size.
+
+    Returns:
+        One number for each unit.
+
+    Examples:
+        >>> from continua.neuro import surround_suppression
+        >>> surround_suppression(curve)  # doctest: +SKIP
+    """
     _require(curve, "size")
     rates = np.clip(curve.response, 0, None)
     peak, last = rates.max(0), rates[curve.values.argmax()]
@@ -61,7 +126,18 @@ def surround_suppression(curve: TuningCurve) -> np.ndarray:
 
 
 def octaves(curve: TuningCurve) -> np.ndarray:
-    """The bandwidth of frequency tuning at half of the largest response, in octaves, (units,); infinite where it does not fall to half."""
+    """The bandwidth of frequency tuning at half of the largest response, in octaves, (units,); infinite where it does not fall to half.
+
+    Args:
+        curve: over frequency.
+
+    Returns:
+        One number for each unit.
+
+    Examples:
+        >>> from continua.neuro import octaves
+        >>> octaves(curve)  # doctest: +SKIP
+    """
     if curve.parameter not in ("frequency", "temporal_frequency"):
         raise ConfigError(f"a bandwidth in octaves is that of a frequency; the curve is over {curve.parameter}")
     order = np.argsort(curve.values)

@@ -52,6 +52,19 @@ def dissimilarity(responses: Array, distance: Distance = "correlation") -> Dissi
     """1 − correlation over units (or 1 − cosine, or the Euclidean distance) of the responses to each pair of stimuli.
 
     A stimulus to which all units respond alike has no correlation with others: its row is NaN.
+
+    Args:
+        responses: (stimuli, units).
+        distance: between the responses to two stimuli.
+
+    Returns:
+        A symmetric matrix over stimuli.
+
+    Examples:
+        >>> import numpy as np
+        >>> from continua.neuro import dissimilarity
+        >>> dissimilarity(np.random.default_rng(0).normal(size=(5, 20))).matrix.shape
+        (5, 5)
     """
     given = as_responses(responses)
     if distance == "euclidean":
@@ -129,6 +142,16 @@ def rsa(
         by: How the two matrices are compared.
         resamples: Bootstrap samples of stimuli for the interval; pairs of a stimulus with itself are left out.
         seed: Of the bootstrap.
+
+    Returns:
+        The score with its interval, and the noise ceiling where there are several subjects.
+
+    Examples:
+        >>> import numpy as np
+        >>> from continua.neuro import rsa
+        >>> x = np.random.default_rng(0).normal(size=(10, 5))
+        >>> round(rsa(x, x, resamples=10).score, 3)
+        1.0
     """
     mine = dissimilarity(one, distance).matrix
     subjects = [dissimilarity(part, distance).matrix for part in ([other] if isinstance(other, np.ndarray | Tensor) else other)]
@@ -152,7 +175,19 @@ def rsa(
 
 
 def noise_ceiling(subjects: Sequence[Dissimilarity], by: Likeness = "spearman") -> Ceiling:
-    """Upper: each subject against the mean of all, itself among them. Lower: against the mean of the others."""
+    """Upper: each subject against the mean of all, itself among them. Lower: against the mean of the others.
+
+    Args:
+        subjects: one matrix for each.
+        by: how matrices are compared.
+
+    Returns:
+        The lower and upper bound.
+
+    Examples:
+        >>> from continua.neuro import noise_ceiling
+        >>> noise_ceiling(matrices)  # doctest: +SKIP
+    """
     if len(subjects) < 2:
         raise ConfigError(f"a noise ceiling needs at least 2 subjects; got {len(subjects)}")
     pairs = np.stack([_comparable(subject.pairs, by) for subject in subjects])
@@ -172,7 +207,22 @@ def _comparable(pairs: np.ndarray, by: Likeness) -> np.ndarray:
 
 
 def linear_cka(one: Array, other: Array) -> float:
-    """Linear centred kernel alignment, ‖X'Y‖² / (‖X'X‖ ‖Y'Y‖) of centred responses: 1 for the same up to rotation and scale."""
+    """Linear centred kernel alignment, ‖X'Y‖² / (‖X'X‖ ‖Y'Y‖) of centred responses: 1 for the same up to rotation and scale.
+
+    Args:
+        one: responses (stimuli, units).
+        other: responses of another system to the same stimuli.
+
+    Returns:
+        Between 0 and 1.
+
+    Examples:
+        >>> import numpy as np
+        >>> from continua.neuro import linear_cka
+        >>> x = np.random.default_rng(0).normal(size=(20, 5))
+        >>> round(linear_cka(x, 2 * x), 6)
+        1.0
+    """
     x, y = as_responses(one), as_responses(other)
     if len(x) != len(y):
         raise ConfigError(f"{len(x)} and {len(y)} stimuli; expected responses to the same stimuli, in the same order")

@@ -52,7 +52,20 @@ class Event:
 
 
 def steady_state(tolerance: float = 1e-3) -> Event:
-    """Stop where the state hardly changes: the RMS of f over a sample (the batch, under batch control) falls below `tolerance`."""
+    """Stop where the state hardly changes: the RMS of f over a sample (the batch, under batch control) falls below `tolerance`.
+
+    Args:
+        tolerance: the RMS of f below which the state counts as steady.
+
+    Returns:
+        An event for `solve(..., event=...)`.
+
+    Examples:
+        >>> import torch
+        >>> import continua as ct
+        >>> from continua.ode import steady_state
+        >>> sol = ct.solve(lambda t, y: -y, torch.ones(2, 1), 0.0, 50.0, event=steady_state(1e-2))
+    """
     if not tolerance > 0:
         raise ConfigError(f"steady_state({tolerance!r}); expected a rate of change above 0")
 

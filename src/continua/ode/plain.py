@@ -68,6 +68,17 @@ def upgrade_solver_options(old: Options) -> Plain:
     """Solver options as version 0.1 stored them, in today's form; what is in today's form already stays as it is.
 
     For readers of stored files only: elsewhere the old spelling is an error that says the new one.
+
+    Args:
+        old: as stored.
+
+    Returns:
+        Options that `SolverConfig` takes.
+
+    Examples:
+        >>> from continua.ode import upgrade_solver_options
+        >>> upgrade_solver_options({"method": "rk4", "steps": 2})
+        {'method': 'rk4', 'steps': 2}
     """
     new = {name: value for name, value in old.items() if name not in REPLACED}
     steering = {name: old[name] for name in ("first_step", "max_steps") if old.get(name) is not None}

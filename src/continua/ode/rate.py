@@ -17,7 +17,22 @@ Field = Callable[..., "Tensor | tuple[Tensor, ...]"]  # f(t, y): a tensor for a 
 
 
 def broadcast_time(t: Tensor, h: Tensor) -> Tensor:
-    """t shaped to multiply or add to h: a 0-d t stays, a (batch,) t becomes (batch, 1, ..., 1)."""
+    """t shaped to multiply or add to h: a 0-d t stays, a (batch,) t becomes (batch, 1, ..., 1).
+
+    Args:
+        t: the time as f receives it: 0-d, or one for each sample.
+        h: the state, batch first.
+
+    Returns:
+        t as a tensor that broadcasts against h.
+
+    Examples:
+        >>> import torch
+        >>> from continua import broadcast_time
+        >>> h = torch.rand(4, 3, 8, 8)
+        >>> broadcast_time(torch.arange(4.0), h).shape
+        torch.Size([4, 1, 1, 1])
+    """
     return t if t.ndim == 0 else t.reshape(-1, *(1,) * (h.ndim - 1))
 
 
@@ -37,7 +52,16 @@ _replaying = False
 
 
 def replaying() -> bool:
-    """Whether f is being evaluated for the backward pass of a single step: its graph is used at once and may hold more than usual."""
+    """Whether f is being evaluated for the backward pass of a single step: its graph is used at once and may hold more than usual.
+
+    Returns:
+        Whether it is.
+
+    Examples:
+        >>> from continua.ode import replaying
+        >>> replaying()
+        False
+    """
     return _replaying
 
 

@@ -71,6 +71,16 @@ def solve(
         on_failure: "raise" a SolverError, or return the last good states with a "status" per sample.
         record_steps: keep t, h, error and acceptance of every tried step in `stats.steps`.
         unknown: there are no others; one of an earlier version is told its new place.
+
+    Returns:
+        The solution: `y1` (the state at t1), `ys` and `ts` (at `save_at`), `stats` (evaluations and steps) and `status`.
+
+    Examples:
+        >>> import torch
+        >>> import continua as ct
+        >>> sol = ct.solve(lambda t, y: -y, torch.ones(3, 1), 0.0, 1.0, rtol=1e-6, atol=1e-6)
+        >>> round(float(sol.y1[0]), 4)
+        0.3679
     """
     if unknown:
         refuse_unknown(SolverConfig, "solver option", unknown, more=("save_at", "dense", "params", "event"))

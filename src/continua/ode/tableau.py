@@ -131,7 +131,22 @@ class Tableau:
 
 
 def find_method(name: "str | Tableau | Options") -> Tableau:
-    """The tableau of that name or of those numbers, as `Tableau.plain` writes them; a `Tableau` is passed through."""
+    """The tableau of that name or of those numbers, as `Tableau.plain` writes them; a `Tableau` is passed through.
+
+    Args:
+        name: a name, a mapping of coefficients, or a tableau.
+
+    Returns:
+        The tableau.
+
+    Raises:
+        ConfigError: there is none of this name; the nearest are suggested.
+
+    Examples:
+        >>> from continua.ode import find_method
+        >>> find_method("dopri5").order
+        5
+    """
     if isinstance(name, Tableau):
         return name
     if isinstance(name, Mapping):

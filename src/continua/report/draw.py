@@ -27,7 +27,19 @@ SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross
 
 
 def colour(place: int) -> str:
-    """The colour of the series at a place, from the beginning again after the last."""
+    """The colour of the series at a place, from the beginning again after the last.
+
+    Args:
+        place: of the series, from 0.
+
+    Returns:
+        A hexadecimal colour.
+
+    Examples:
+        >>> from continua.report import colour
+        >>> colour(0)
+        '#0072B2'
+    """
     return PALETTE[place % len(PALETTE)]
 
 
@@ -61,7 +73,22 @@ ON_PAGE: Any = dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "y
 
 
 def draw_figure(figure: Figure | Maps, target: Path, *, on_page: bool = False) -> Path:
-    """Draw to a file; its suffix says the format. `on_page`: for a page that is light or dark and has the title as text."""
+    """Draw to a file; its suffix says the format. `on_page`: for a page that is light or dark and has the title as text.
+
+    Args:
+        figure: what is drawn.
+        target: the file; its suffix is the format.
+        on_page: for a page that is light or dark and shows the title itself.
+
+    Returns:
+        The file.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from continua.report import Axis, Figure, Series, draw_figure
+        >>> figure = Figure("f", "A line", Axis("x"), Axis("y"), [Series("s", [0, 1], [0, 1])])
+        >>> draw_figure(figure, Path("line.svg"))  # doctest: +SKIP
+    """
     from matplotlib import rc_context
 
     kind = target.suffix.removeprefix(".")
@@ -213,7 +240,25 @@ def contact_sheet(
     per_class: int = 16,
     thumb: int = 48,
 ) -> Path:
-    """Write a PNG with the first `per_class` images of each class, each enlarged or reduced to about `thumb` pixels."""
+    """Write a PNG with the first `per_class` images of each class, each enlarged or reduced to about `thumb` pixels.
+
+    Args:
+        target: the PNG file.
+        images: bytes.
+        labels: class of each image.
+        classes: their names.
+        title: heading.
+        per_class: how many of each class.
+        thumb: about how many pixels a side.
+
+    Returns:
+        The file.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from continua.report import contact_sheet
+        >>> contact_sheet(Path("digits.png"), images, labels, classes, title="digits")  # doctest: +SKIP
+    """
     from PIL import Image, ImageDraw, ImageFont
 
     font, large = ImageFont.load_default(TEXT), ImageFont.load_default(TEXT + 5)

@@ -22,7 +22,20 @@ Json = dict[str, Any]  # what plotly reads
 
 
 def write_html(page: Page, target: Path) -> Path:
-    """Write the page; the file can be mailed, archived and opened without a network."""
+    """Write the page; the file can be mailed, archived and opened without a network.
+
+    Args:
+        page: what is written.
+        target: the file.
+
+    Returns:
+        The file.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from continua.report import Page, write_html
+        >>> write_html(Page("Title", ["A sentence."]), Path("page.html"))  # doctest: +SKIP
+    """
     numbers = count()
     body = _page(page, 1, numbers)
     places = {"{{title}}": escape(page.title), "{{contents}}": _contents(page), "{{body}}": body, "{{plotly}}": ""}
@@ -38,7 +51,20 @@ def write_html(page: Page, target: Path) -> Path:
 
 
 def notebook_html(page: Page, folder: Path) -> str:
-    """The sentences and tables of a page for a notebook, and those of its pictures that are in the folder."""
+    """The sentences and tables of a page for a notebook, and those of its pictures that are in the folder.
+
+    Args:
+        page: what is shown.
+        folder: of its pictures.
+
+    Returns:
+        HTML.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from continua.report import Page, notebook_html
+        >>> html = notebook_html(Page("Title", ["A sentence."]), Path("."))
+    """
     made = [f"<b>{escape(page.title)}</b>"]
     for part in page.parts:
         if isinstance(part, str):
@@ -112,7 +138,18 @@ def _anchor(title: str) -> str:
 
 
 def plotly_figure(figure: Figure) -> Json:
-    """Traces and layout."""
+    """Traces and layout.
+
+    Args:
+        figure: what is drawn.
+
+    Returns:
+        A mapping with `data` and `layout`, as plotly reads them.
+
+    Examples:
+        >>> from continua.report import Axis, Figure, Series, plotly_figure
+        >>> drawn = plotly_figure(Figure("f", "F", Axis("x"), Axis("y"), [Series("s", [0, 1], [0, 1])]))
+    """
     traces = [trace for place, series in enumerate(figure.series) for trace in _traces(series, place, figure)]
     layout = {
         "xaxis": _axis(figure.x) | _x_ticks(figure),

@@ -46,10 +46,11 @@ class Look(TypedDict, total=False):
 class Series:
     """One curve, cloud or set of bars: y against x, ± `error` where there is a spread. NaN leaves a gap.
 
-    style   "line", "points", "both" (a line with markers), "bars", "steps" (a histogram's outline: y over the bin around x)
-    spread  how `error` is drawn: "bars" at each point, or a "band" around a line
-    colour  its place in the palette, for the same colour in every figure (default: its place in the figure)
-    dash    its place among the dash patterns, for many lines that colour alone does not tell apart (default: solid, or `dashed`)
+    Attributes:
+        style: "line", "points", "both" (a line with markers), "bars", "steps" (a histogram's outline: y over the bin around x)
+        spread: how `error` is drawn: "bars" at each point, or a "band" around a line
+        colour: its place in the palette, for the same colour in every figure (default: its place in the figure)
+        dash: its place among the dash patterns, for many lines that colour alone does not tell apart (default: solid, or `dashed`)
     """
 
     name: str
@@ -221,7 +222,20 @@ class Page:
 
 
 def cell_text(cell: Cell, digits: int | None = None) -> str:
-    """A cell as people read it."""
+    """A cell as people read it.
+
+    Args:
+        cell: of a table.
+        digits: after the point; None: as many as matter.
+
+    Returns:
+        The text.
+
+    Examples:
+        >>> from continua.report import PlusMinus, cell_text
+        >>> cell_text(PlusMinus(87.23, 0.41), 1)
+        '87.2 ± 0.4'
+    """
     if cell is None or (isinstance(cell, float) and math.isnan(cell)):
         return "—"
     if isinstance(cell, PlusMinus):
@@ -252,7 +266,21 @@ def _plain_cell(cell: Any) -> Any:
 
 
 def overlaid(pages: Mapping[str, Page]) -> Page:
-    """One page of several that present the same question, by the name of each run."""
+    """One page of several that present the same question, by the name of each run.
+
+    Args:
+        pages: by the name of each run.
+
+    Returns:
+        One page, its figures holding the series of all.
+
+    Raises:
+        ConfigError: the pages do not have the same figures.
+
+    Examples:
+        >>> from continua.report import overlaid
+        >>> overlaid({"one": page, "two": other})  # doctest: +SKIP
+    """
     first, *_ = pages.values()
     shared: dict[tuple[type, str], Figure | Table] = {}
     for page in sorted(pages.values(), key=lambda page: -len(page.parts)):  # some runs have figures that others lack: a solver's cost

@@ -17,6 +17,19 @@ def to_plain(value: Any, arrays: dict[str, np.ndarray] | None = None, where: str
     """What JSON can hold: fields that have their default value are left out, NaN is null, ∞ is "inf".
 
     With `arrays`, large arrays go there under the name of their field, and {"array": name} stands for them.
+
+    Args:
+        value: any dataclass, array, mapping or number.
+        arrays: takes up large arrays.
+        where: name of the field that is written.
+
+    Returns:
+        Plain data.
+
+    Examples:
+        >>> from continua.report import to_plain
+        >>> to_plain({"a": (1, 2)})
+        {'a': [1, 2]}
     """
     if is_dataclass(value) and not isinstance(value, type):
         record = {}
@@ -40,7 +53,24 @@ def to_plain(value: Any, arrays: dict[str, np.ndarray] | None = None, where: str
 
 
 def from_plain(hint: Any, data: Any, arrays: Mapping[str, np.ndarray] | None = None) -> Any:
-    """The object of type `hint` that `plain` made `data` from."""
+    """The object of type `hint` that `plain` made `data` from.
+
+    Args:
+        hint: the type of the object.
+        data: as `to_plain` made it.
+        arrays: large arrays by name.
+
+    Returns:
+        The object.
+
+    Raises:
+        ConfigError: the data do not fit the type.
+
+    Examples:
+        >>> from continua.report import from_plain
+        >>> from_plain(tuple[int, ...], [1, 2])
+        (1, 2)
+    """
     origin: Any = get_origin(hint)
     inner = get_args(hint)
     if arrays is not None and _kept_apart(data):

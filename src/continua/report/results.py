@@ -36,10 +36,11 @@ SAID: Mapping[Verdict, str] = {"holds": "holds here", "fails": "fails here", "un
 class Claim:
     """A statement of a paper, and what became of it here.
 
-    test        how it was decided, in words: "difference paired by seed: t test over 8 seeds"
-    statistic   the number that decided, held against `threshold`, in `unit`; a mean over `seeds`, where it is one
-    p_value     of the test, where it has one; `adjusted`: corrected for the other claims of the study
-    interval    from where to where the statistic lies with 95 %; `detectable`: the effect that would have been seen four times in five
+    Attributes:
+        test: how it was decided, in words: "difference paired by seed: t test over 8 seeds"
+        statistic: the number that decided, held against `threshold`, in `unit`; a mean over `seeds`, where it is one
+        p_value: of the test, where it has one; `adjusted`: corrected for the other claims of the study
+        interval: from where to where the statistic lies with 95 %; `detectable`: the effect that would have been seen four times in five
     """
 
     hypothesis: str
@@ -86,9 +87,10 @@ class Claim:
 class Printed:
     """A number that a paper prints, whose it is, and which cell of our tables stands beside it.
 
-    of      whose number it is, in the paper's words; `note`: what else belongs to it ("top-1")
-    about   whether the paper gives it as approximate
-    row     the first cells of our row (default: `of`); `column`: the label of our column
+    Attributes:
+        of: whose number it is, in the paper's words; `note`: what else belongs to it ("top-1")
+        about: whether the paper gives it as approximate
+        row: the first cells of our row (default: `of`); `column`: the label of our column
     """
 
     value: float
@@ -153,7 +155,22 @@ class Entry:
 
 
 def read_entry(path: Path) -> Entry:
-    """An entry from its file, every key checked."""
+    """An entry from its file, every key checked.
+
+    Args:
+        path: a JSON file under results/.
+
+    Returns:
+        The entry.
+
+    Raises:
+        ConfigError: the file is not an entry.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from continua.report import read_entry
+        >>> read_entry(Path("results/dcn/table2a.json"))  # doctest: +SKIP
+    """
     try:
         data = read_json_object(path)
         version = data.pop("version", 1)
@@ -250,7 +267,18 @@ def _stem(path: Path, folder: Path) -> str:
 
 
 def entry_environment(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """From a run's environment.json what a reader may want to know, and nothing about whose machine it was."""
+    """From a run's environment.json what a reader may want to know, and nothing about whose machine it was.
+
+    Args:
+        environment: what environment.json holds.
+
+    Returns:
+        Some of it.
+
+    Examples:
+        >>> from continua.report import entry_environment
+        >>> entry_environment({"torch": "2.13.0", "host": "mine"})  # doctest: +SKIP
+    """
     packages = environment.get("packages", {})
     versions = {name: packages[name] for name in ("torch", "continua") if name in packages}
     return {name: environment[name] for name in ("processor", "threads", "python") if name in environment} | versions

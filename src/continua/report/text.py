@@ -18,7 +18,22 @@ from continua.showing import show_table
 
 
 def write_page(page: Page, folder: Path, formats: Sequence[str] = ("png",), *, anew: bool = False) -> list[Path]:
-    """page.md and page.json, a CSV for each table and figure, a picture of each figure in each format. Pictures stay, unless `anew`."""
+    """page.md and page.json, a CSV for each table and figure, a picture of each figure in each format. Pictures stay, unless `anew`.
+
+    Args:
+        page: what is written.
+        folder: where.
+        formats: of pictures.
+        anew: draw pictures again that are there.
+
+    Returns:
+        The files.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from continua.report import Page, write_page
+        >>> write_page(Page("Title", ["A sentence."]), Path("page"))  # doctest: +SKIP
+    """
     made = [write_text(folder / "page.md", markdown(page, formats[0] if formats else None))]
     made.append(write_text(folder / "page.json", page_json(page)))
     made += [write_csv(part, folder / f"{part.name}.csv") for part in [*page.every(Table), *page.every(Figure)]]
@@ -26,7 +41,21 @@ def write_page(page: Page, folder: Path, formats: Sequence[str] = ("png",), *, a
 
 
 def draw_page(page: Page, folder: Path, formats: Sequence[str], *, anew: bool = False) -> list[Path]:
-    """The pictures of a page that are not in the folder yet; with `anew`, all of them: where numbers may have changed."""
+    """The pictures of a page that are not in the folder yet; with `anew`, all of them: where numbers may have changed.
+
+    Args:
+        page: whose figures are drawn.
+        folder: where.
+        formats: such as ("png", "svg").
+        anew: draw those again that are there.
+
+    Returns:
+        The files.
+
+    Examples:
+        >>> from continua.report import draw_page
+        >>> draw_page(page, folder, ("png",))  # doctest: +SKIP
+    """
     wrong = [kind for kind in formats if kind not in FORMATS]
     if wrong:
         raise unknown_name("format of pictures", wrong[0], FORMATS)
@@ -37,17 +66,55 @@ def draw_page(page: Page, folder: Path, formats: Sequence[str], *, anew: bool = 
 
 
 def page_json(page: Page) -> str:
-    """The page as JSON text, for `page_from`."""
+    """The page as JSON text, for `page_from`.
+
+    Args:
+        page: what is written.
+
+    Returns:
+        JSON.
+
+    Examples:
+        >>> from continua.report import Page, page_json
+        >>> text = page_json(Page("Title"))
+    """
     return json.dumps(to_plain(_rounded(page)), ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
 def page_from(data: Any) -> Page:
-    """The page that `page_json` wrote."""
+    """The page that `page_json` wrote.
+
+    Args:
+        data: what `json.loads` reads of it.
+
+    Returns:
+        The page.
+
+    Examples:
+        >>> import json
+        >>> from continua.report import Page, page_from, page_json
+        >>> page_from(json.loads(page_json(Page("Title")))).title
+        'Title'
+    """
     return from_plain(Page, data)
 
 
 def markdown(page: Page, pictures: str | None = "png", level: int = 1, folder: str = "") -> str:
-    """The page as Markdown; figures as links to their pictures in `folder`, or left out."""
+    """The page as Markdown; figures as links to their pictures in `folder`, or left out.
+
+    Args:
+        page: what is written.
+        pictures: suffix of its pictures; None: leave them out.
+        level: of the first heading.
+        folder: of the pictures.
+
+    Returns:
+        The text.
+
+    Examples:
+        >>> from continua.report import Page, markdown
+        >>> text = markdown(Page("Title", ["A sentence."]))
+    """
     lines = [f"{'#' * level} {page.title}", ""]
     for part in page.parts:
         if isinstance(part, str):
@@ -69,7 +136,20 @@ def table_lines(table: Table) -> list[str]:
 
 
 def write_csv(part: Table | Figure, target: Path) -> Path:
-    """The numbers of a table, or of a figure's series one after the other, at full precision."""
+    """The numbers of a table, or of a figure's series one after the other, at full precision.
+
+    Args:
+        part: a table or a figure.
+        target: the file.
+
+    Returns:
+        The file.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from continua.report import Table, write_csv
+        >>> write_csv(Table("t", "T", ["a"], [[1]]), Path("t.csv"))  # doctest: +SKIP
+    """
     rows = _table_rows(part) if isinstance(part, Table) else _figure_rows(part)
     with written_whole(target) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows(rows)
@@ -112,7 +192,15 @@ MOST_ROWS = 24  # of a page's table
 
 
 def show_page(page: Page) -> None:
-    """Sentences and tables on the terminal."""
+    """Sentences and tables on the terminal.
+
+    Args:
+        page: what is shown.
+
+    Examples:
+        >>> from continua.report import Page, show_page
+        >>> show_page(Page("Title", ["A sentence."]))  # doctest: +SKIP
+    """
     print(page.title)
     for part in page.parts:
         if isinstance(part, str):
@@ -127,7 +215,18 @@ def show_page(page: Page) -> None:
 
 
 def size_text(size: int) -> str:
-    """A number of bytes as people say it."""
+    """A number of bytes as people say it.
+
+    Args:
+        size: in bytes.
+
+    Returns:
+        The text.
+
+    Examples:
+        >>> from continua.report import size_text
+        >>> text = size_text(2_000_000)
+    """
     amount, unit = float(size), "B"
     for larger in ("kB", "MB", "GB", "TB"):
         if amount < 1000:

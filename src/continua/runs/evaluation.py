@@ -79,7 +79,18 @@ Task = Classify | Reconstruct
 
 
 def task_of(recipe: Recipe) -> Task:
-    """What the recipe trains for."""
+    """What the recipe trains for.
+
+    Args:
+        recipe: any recipe.
+
+    Returns:
+        The task.
+
+    Examples:
+        >>> from continua.runs import load_recipe, task_of
+        >>> task = task_of(load_recipe("demo"))
+    """
     return Classify(recipe) if recipe.task == "classify" else Reconstruct(recipe)
 
 
@@ -160,6 +171,17 @@ def evaluate(
         task: What the loss is; without it there is none, and right is the class with the largest output.
         forward: How images go through the network where `network(images)` is not what is wanted: changed, or in another precision.
         keep: Also keep outputs, labels and losses.
+
+    Returns:
+        Sums over all images, with `accuracy`, `loss` and evaluations of f as properties.
+
+    Examples:
+        >>> import torch
+        >>> import continua as ct
+        >>> from continua.runs import evaluate
+        >>> batches = [(torch.rand(4, 3, 32, 32), torch.zeros(4, dtype=torch.long))]
+        >>> evaluate(ct.create_model("resnet4"), batches).images
+        4
     """
     run, training = forward or network, network.training
     result = Evaluation(correct=0 if task is None or task.has_accuracy else None)
@@ -210,7 +232,24 @@ def _batches(split: "Loader | Iterable[Batch | tuple[Tensor, Tensor]]") -> Itera
 
 
 def costs(stats: Sequence[Stats | None], name: str) -> list[float]:
-    """A statistic of each block's last solve, its mean over samples where each has its own; 0 for blocks without a solver."""
+    """A statistic of each block's last solve, its mean over samples where each has its own; 0 for blocks without a solver.
+
+    Args:
+        stats: as `net.stats` gives them.
+        name: of the statistic, such as "nfe".
+
+    Returns:
+        A number for each block.
+
+    Examples:
+        >>> import torch
+        >>> import continua as ct
+        >>> from continua.runs import costs
+        >>> net = ct.create_model("resnet4")
+        >>> logits = net(torch.rand(1, 3, 32, 32))
+        >>> sum(costs(net.stats, "nfe"))
+        0.0
+    """
     return [0.0 if block is None else float(torch.as_tensor(getattr(block, name)).double().mean()) for block in stats]
 
 
@@ -224,7 +263,31 @@ def evaluate_run(
     data_dir: Path | None = None,
     device: str = "auto",
 ) -> Json:
-    """A finished run, looked at closely: what its weights are worth on a split, accuracy by class, confusion, calibration, cost."""
+    """A finished run, looked at closely: what its weights are worth on a split, accuracy by class, confusion, calibration, cost.
+
+    Args:
+        folder: of the run.
+        data: another data set than the run's own.
+        split: which split; None: the one that results are reported on.
+        tolerance: rtol = atol of the solves; None: the network's own.
+        batch_size: images at a time; None: the recipe's.
+        data_dir: folder of all data sets; None: where the run found them.
+        device: "auto", "cpu" or "cuda".
+
+    Returns:
+        A mapping with the keys `run`, `model`, `data`, `split`, `batch_size`, `tolerance` (what was evaluated and how), `images` and
+        `failed` (how many, and of how many the solve failed: these count as wrong), `loss` (mean over images), `nfe` (evaluations of f in
+        each block, mean over solves) and `images_per_second`; for classifiers also `top1` and `top5` (fractions of all images),
+        `calibration_error` (expected, in 15 bins), `per_class` (by name) and `confusion` (rows: true classes, columns: predicted).
+
+    Raises:
+        ConfigError: the run is not finished, or the data have another number of classes than the network.
+        SolverError: not one batch could be solved.
+
+    Examples:
+        >>> from continua.runs import evaluate_run
+        >>> evaluate_run("runs/demo/dcn_ode")["top1"]  # doctest: +SKIP
+    """
     view = RunView(folder, device=device, data_dir=data_dir)
     if view.result is None:
         raise ConfigError(f"{folder} is not finished; `continua train --resume {folder}` goes on with it")

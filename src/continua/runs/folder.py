@@ -223,7 +223,22 @@ def _take(handle: int, trials: int = 5) -> None:
 
 @contextmanager
 def readable_errors(path: Path) -> Iterator[None]:
-    """What the system says about a file, as an error that names it."""
+    """What the system says about a file, as an error that names it.
+
+    Args:
+        path: the file.
+
+    Returns:
+        A context.
+
+    Raises:
+        ContinuaError: what the system said.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from continua.runs import readable_errors
+        >>> with readable_errors(Path("x")): pass
+    """
     try:
         yield
     except OSError as error:
@@ -237,17 +252,56 @@ def readable_errors(path: Path) -> Iterator[None]:
 
 
 def runs_folder(given: "str | Path | None" = None) -> Path:
-    """The folder of all runs: the one asked for, else `CONTINUA_RUNS`, else ./runs."""
+    """The folder of all runs: the one asked for, else `CONTINUA_RUNS`, else ./runs.
+
+    Args:
+        given: the folder asked for.
+
+    Returns:
+        The folder.
+
+    Examples:
+        >>> from continua.runs import runs_folder
+        >>> runs_folder("here").name
+        'here'
+    """
     return Path(given or os.environ.get("CONTINUA_RUNS") or "runs").expanduser()
 
 
 def run_folder(recipe: Recipe, runs: "str | Path | None" = None) -> Path:
-    """The folder that the run of a resolved recipe gets where none is asked for."""
+    """The folder that the run of a resolved recipe gets where none is asked for.
+
+    Args:
+        recipe: resolved.
+        runs: folder of all runs.
+
+    Returns:
+        The folder; it need not exist.
+
+    Examples:
+        >>> from continua.runs import load_recipe, resolve, run_folder
+        >>> folder = run_folder(resolve(load_recipe("demo")))
+    """
     return runs_folder(runs) / f"{recipe.model}-{recipe.data}-seed{recipe.seed}-{identity(recipe)[:8]}"
 
 
 def find_run(recipe: Recipe, runs: "str | Path | None" = None, device: str = "cpu", data_dir: "str | Path | None" = None) -> Run | None:
-    """The run of this recipe, resolved or not, under the folder of all runs, whatever its own folder is called; a finished one first."""
+    """The run of this recipe, resolved or not, under the folder of all runs, whatever its own folder is called; a finished one first.
+
+    Args:
+        recipe: resolved or not.
+        runs: folder of all runs.
+        device: decides "auto".
+        data_dir: folder of all data sets.
+
+    Returns:
+        The run, or None.
+
+    Examples:
+        >>> from continua.runs import find_run, load_recipe
+        >>> find_run(load_recipe("demo"), "nowhere") is None
+        True
+    """
     recipe = resolve(recipe, device, data_dir)
     return RunIndex(runs).find(recipe)
 
@@ -275,12 +329,36 @@ class RunIndex:
 
 
 def stored_identities(run: Run) -> tuple[str, ...]:
-    """What the run is called, and was called by the version that began it: later ones may spell its options otherwise."""
+    """What the run is called, and was called by the version that began it: later ones may spell its options otherwise.
+
+    Args:
+        run: any run.
+
+    Returns:
+        Identities.
+
+    Examples:
+        >>> from continua.runs import Run, stored_identities
+        >>> stored_identities(Run("runs/demo/dcn_ode"))  # doctest: +SKIP
+    """
     return *identities(run.recipe), *identities(stored_recipe(run.config, upgrade=False))
 
 
 def run_folders(folder: Path) -> Iterator[Path]:
-    """Every run in a folder and in its folders."""
+    """Every run in a folder and in its folders.
+
+    Args:
+        folder: where to look.
+
+    Returns:
+        Their paths.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from continua.runs import run_folders
+        >>> list(run_folders(Path("nowhere")))
+        []
+    """
     for pattern in ("*/config.yaml", "*/*/config.yaml"):
         yield from (path.parent for path in sorted(folder.glob(pattern)))
 
@@ -297,7 +375,22 @@ def _identity_of(run: Run) -> str:
 
 
 def chosen_device(asked: str) -> str:
-    """The device "cpu" or "cuda"; "auto" takes a GPU where there is one."""
+    """The device "cpu" or "cuda"; "auto" takes a GPU where there is one.
+
+    Args:
+        asked: "auto", "cpu" or "cuda".
+
+    Returns:
+        "cpu" or "cuda".
+
+    Raises:
+        ConfigError: there is no such device here.
+
+    Examples:
+        >>> from continua.runs import chosen_device
+        >>> chosen_device("cpu")
+        'cpu'
+    """
     if asked not in ("auto", "cpu", "cuda"):
         raise ConfigError(f"device is {asked!r}; expected auto, cpu or cuda")
     if asked == "cuda" and not torch.cuda.is_available():
@@ -309,6 +402,18 @@ def describe_environment(device: torch.device, world_size: int) -> Json:
     """Versions, commit, processor, threads, determinism flags and what `continua doctor` says of the machine, as JSON holds them.
 
     No probe is made for it: a run in float32 has no use for one.
+
+    Args:
+        device: on which the run is trained.
+        world_size: number of processes.
+
+    Returns:
+        Facts by name.
+
+    Examples:
+        >>> import torch
+        >>> from continua.runs import describe_environment
+        >>> facts = describe_environment(torch.device("cpu"), 1)
     """
     described: Json = {
         "python": platform.python_version(),

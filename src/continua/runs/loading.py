@@ -35,7 +35,16 @@ T = TypeVar("T")
 
 
 def recipe_names() -> list[str]:
-    """The recipes that come with Continua."""
+    """The recipes that come with Continua.
+
+    Returns:
+        Their names.
+
+    Examples:
+        >>> from continua.runs import recipe_names
+        >>> "demo" in recipe_names()
+        True
+    """
     return sorted(item.name.removesuffix(".yaml") for item in files("continua.recipes").iterdir() if item.name.endswith(".yaml"))
 
 
@@ -44,6 +53,21 @@ def load_recipe(name: "str | Path", changes: Mapping[str, Any] | None = None) ->
 
     Another number of epochs stretches the schedule with it, unless the schedule's own times are given too. Another model takes those of
     the recipe's model options that it has.
+
+    Args:
+        name: a packaged recipe, or the path of a YAML file.
+        changes: nested as the file is, or with dotted names.
+
+    Returns:
+        The recipe.
+
+    Raises:
+        ConfigError: there is no such recipe, or it has a field that recipes do not have.
+
+    Examples:
+        >>> from continua.runs import load_recipe
+        >>> load_recipe("demo", {"epochs": 2, "optimiser.lr": 0.001}).epochs
+        2
     """
     base = _without_format(read_yaml(name), FORMAT, name)[0]
     check_keys(base, str(name))
@@ -91,7 +115,22 @@ def stretched(recipe: Recipe, factor: float, *, keep: tuple[str, ...] = (), epoc
 
 
 def parse_recipe(data: Mapping[str, object]) -> Recipe:
-    """A recipe from nested plain data."""
+    """A recipe from nested plain data.
+
+    Args:
+        data: as `plain_recipe` makes it.
+
+    Returns:
+        The recipe.
+
+    Raises:
+        ConfigError: a field is unknown or has a wrong value.
+
+    Examples:
+        >>> from continua.runs import parse_recipe
+        >>> parse_recipe({"model": "resnet4", "epochs": 3}).epochs
+        3
+    """
     check_keys(data, "recipe")
     return _built(Recipe, data)
 
@@ -117,7 +156,23 @@ def field_types(kind: type) -> Json:
 
 
 def read_yaml(name: "str | Path", root: Path | None = None) -> Json:
-    """The contents of a packaged recipe or of a YAML file; below `root`, where it is given, no link is followed."""
+    """The contents of a packaged recipe or of a YAML file; below `root`, where it is given, no link is followed.
+
+    Args:
+        name: a packaged recipe, or the path of a file.
+        root: folder below which no link is followed.
+
+    Returns:
+        Plain data.
+
+    Raises:
+        ConfigError: the file is not there or not YAML.
+
+    Examples:
+        >>> from continua.runs import read_yaml
+        >>> read_yaml("demo")["data"]
+        'digits16'
+    """
     path = Path(name)
     if path.suffix in (".yaml", ".yml") or path.is_file():
         if not path.exists():
@@ -133,24 +188,76 @@ def read_yaml(name: "str | Path", root: Path | None = None) -> Json:
 
 
 def parse_value(text: str, name: str) -> Any:
-    """One value as YAML has it: 1e-4, true, [8, 16], {method: rk4, steps: 2}."""
+    """One value as YAML has it: 1e-4, true, [8, 16], {method: rk4, steps: 2}.
+
+    Args:
+        text: as a person types it.
+        name: of the option, for messages.
+
+    Returns:
+        The value.
+
+    Raises:
+        ConfigError: the text is not YAML.
+
+    Examples:
+        >>> from continua.runs import parse_value
+        >>> parse_value("[8, 16]", "channels")
+        [8, 16]
+    """
     return parse_yaml(text, f"the value of --{name}, {text[:200]!r},")
 
 
 def write_yaml(recipe: Recipe) -> str:
-    """The recipe as text that `load_recipe` reads back as an equal recipe."""
+    """The recipe as text that `load_recipe` reads back as an equal recipe.
+
+    Args:
+        recipe: any recipe.
+
+    Returns:
+        YAML.
+
+    Examples:
+        >>> from continua.runs import load_recipe, write_yaml
+        >>> text = write_yaml(load_recipe("demo"))
+    """
     return yaml.safe_dump(
         {"format": FORMAT, **plain_recipe(recipe)}, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120
     )
 
 
 def plain_recipe(recipe: Recipe) -> Json:
-    """The recipe as nested plain data that `parse_recipe` makes an equal recipe of."""
+    """The recipe as nested plain data that `parse_recipe` makes an equal recipe of.
+
+    Args:
+        recipe: any recipe.
+
+    Returns:
+        Nested mappings.
+
+    Examples:
+        >>> from continua.runs import load_recipe, plain_recipe
+        >>> plain_recipe(load_recipe("demo"))["data"]
+        'digits16'
+    """
     return _plain(asdict(recipe))
 
 
 def recipe_fields(kind: type = Recipe, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted name and type of every field, nested ones included."""
+    """Dotted name and type of every field, nested ones included.
+
+    Args:
+        kind: the dataclass.
+        prefix: in front of each name.
+
+    Returns:
+        Pairs.
+
+    Examples:
+        >>> from continua.runs import recipe_fields
+        >>> "optimiser.lr" in dict(recipe_fields())
+        True
+    """
     hints = field_types(kind)
     for item in fields(kind):
         inner = _dataclass_of(hints[item.name])
@@ -176,7 +283,20 @@ def check_keys(data: Mapping[str, object], where: str, kind: type = Recipe, pref
 
 
 def merged(base: Mapping[str, object], changes: Mapping[str, object]) -> Json:
-    """`base` with `changes` on top, mapping by mapping. Keys such as "solver.rtol" reach inside; an empty mapping empties."""
+    """`base` with `changes` on top, mapping by mapping. Keys such as "solver.rtol" reach inside; an empty mapping empties.
+
+    Args:
+        base: plain data.
+        changes: on top.
+
+    Returns:
+        A new mapping.
+
+    Examples:
+        >>> from continua.runs import merged
+        >>> merged({"a": {"b": 1, "c": 2}}, {"a.b": 3})
+        {'a': {'b': 3, 'c': 2}}
+    """
     result = dict(base)
     for key, value in changes.items():
         name, _, rest = str(key).partition(".")
@@ -205,7 +325,24 @@ def _plain(value: Any) -> Any:
 
 
 def resolve(recipe: Recipe, device: str = "cpu", data_dir: "str | Path | None" = None) -> Recipe:
-    """Tables looked up, "auto" decided, the model's options complete: what config.yaml of a run holds."""
+    """Tables looked up, "auto" decided, the model's options complete: what config.yaml of a run holds.
+
+    Args:
+        recipe: any recipe.
+        device: decides "auto".
+        data_dir: folder of all data sets.
+
+    Returns:
+        The complete recipe.
+
+    Raises:
+        ConfigError: an option does not fit the model or the data.
+
+    Examples:
+        >>> from continua.runs import load_recipe, resolve
+        >>> resolve(load_recipe("demo")).model_options["t1"]
+        2.0
+    """
     if not folder_size(recipe.data):
         catalogue_entry(recipe.data)
     recipe = _looked_up(recipe)
@@ -220,12 +357,36 @@ def resolve(recipe: Recipe, device: str = "cpu", data_dir: "str | Path | None" =
 
 
 def identity(recipe: Recipe) -> str:
-    """Sixteen hexadecimal digits that name a resolved recipe; an encoder counts by its weights, not by the folder it lies in."""
+    """Sixteen hexadecimal digits that name a resolved recipe; an encoder counts by its weights, not by the folder it lies in.
+
+    Args:
+        recipe: resolved.
+
+    Returns:
+        The digits.
+
+    Examples:
+        >>> from continua.runs import identity, load_recipe, resolve
+        >>> len(identity(resolve(load_recipe("demo"))))
+        16
+    """
     return _identity(recipe, tensors_digest)
 
 
 def identities(recipe: Recipe) -> tuple[str, ...]:
-    """The identity, then those by which earlier versions knew the same recipe: an encoder was known by the bytes of its file."""
+    """The identity, then those by which earlier versions knew the same recipe: an encoder was known by the bytes of its file.
+
+    Args:
+        recipe: resolved.
+
+    Returns:
+        Identities, today's first.
+
+    Examples:
+        >>> from continua.runs import identities, load_recipe, resolve
+        >>> len(identities(resolve(load_recipe("demo")))[0])
+        16
+    """
     today = identity(recipe)
     return (today,) if recipe.encoder is None else (today, _identity(recipe, _bytes_digest))
 
@@ -242,7 +403,21 @@ def _bytes_digest(path: Path) -> str:
 
 
 def run_id(recipe: Recipe, device: str = "cpu", data_dir: "str | Path | None" = None) -> str:
-    """The identity of the run that a recipe, resolved or not, asks for: equal whenever the trainings are."""
+    """The identity of the run that a recipe, resolved or not, asks for: equal whenever the trainings are.
+
+    Args:
+        recipe: resolved or not.
+        device: decides "auto".
+        data_dir: folder of all data sets.
+
+    Returns:
+        Sixteen hexadecimal digits.
+
+    Examples:
+        >>> from continua.runs import load_recipe, run_id
+        >>> len(run_id(load_recipe("demo")))
+        16
+    """
     return identity(resolve(recipe, device, data_dir))
 
 

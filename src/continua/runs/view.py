@@ -66,7 +66,20 @@ class Images:
 
 
 def reported_split(data: DataSet) -> str:
-    """The split that results are reported on: "test", "val" for sets whose test labels are not public, else the images held out."""
+    """The split that results are reported on: "test", "val" for sets whose test labels are not public, else the images held out.
+
+    Args:
+        data: the data set.
+
+    Returns:
+        The name of the split.
+
+    Examples:
+        >>> from continua.data import load
+        >>> from continua.runs import reported_split
+        >>> reported_split(load("digits"))
+        'test'
+    """
     for name in ("test", "val", "holdout"):
         if name in data.splits:
             return name
@@ -228,7 +241,21 @@ class RunView(Shown):
 
 
 def load_reconstructor(folder: "str | Path") -> Reconstructor:
-    """The encoder and decoder that a run with task 'reconstruct' saved in its best/ folder."""
+    """The encoder and decoder that a run with task 'reconstruct' saved in its best/ folder.
+
+    Args:
+        folder: of the run.
+
+    Returns:
+        The network with its decoder.
+
+    Raises:
+        ConfigError: the run trained no decoder.
+
+    Examples:
+        >>> from continua.runs import load_reconstructor
+        >>> load_reconstructor("runs/decoder")  # doctest: +SKIP
+    """
     net = from_pretrained(folder)
     if not isinstance(net, Reconstructor):
         raise ConfigError(f"{folder} holds no reconstructor but {net.name}; expected best/ of a run with task 'reconstruct'")

@@ -26,12 +26,40 @@ POWER = 0.8
 
 
 def claim_that(hypothesis: str, holds: bool | None, test: str = "counted") -> Claim:
-    """A claim that is so, is not so, or (None) cannot be told: of counts and other facts that need no statistics."""
+    """A claim that is so, is not so, or (None) cannot be told: of counts and other facts that need no statistics.
+
+    Args:
+        hypothesis: the claim in words.
+        holds: whether it does; None: cannot be told.
+        test: how that was found.
+
+    Returns:
+        The claim.
+
+    Examples:
+        >>> from continua.studies import claim_that
+        >>> claim = claim_that("the parameters are those printed", True)
+    """
     return Claim(hypothesis, "undecided" if holds is None else "holds" if holds else "fails", test)
 
 
 def claim_above(hypothesis: str, values: Sequence[float], threshold: float = 0.0, *, of: str, unit: str = "") -> Claim:
-    """A claim that a number, one value for each seed, lies above a threshold in the mean. `of` says what the number is."""
+    """A claim that a number, one value for each seed, lies above a threshold in the mean. `of` says what the number is.
+
+    Args:
+        hypothesis: the claim in words.
+        values: one for each seed.
+        threshold: that the mean is to exceed.
+        of: what the number is.
+        unit: of the number.
+
+    Returns:
+        The claim, with its test and interval.
+
+    Examples:
+        >>> from continua.studies import claim_above
+        >>> claim = claim_above("σ grows with depth", [0.9, 0.8, 0.95], of="rank correlation")
+    """
     known = [value for value in values if math.isfinite(value)]
     if len(known) < 2:
         return Claim(
@@ -61,7 +89,22 @@ def claim_above(hypothesis: str, values: Sequence[float], threshold: float = 0.0
 def claim_ahead(
     hypothesis: str, first: Mapping[int, float], second: Mapping[int, float], *, margin: float = 0.0, unit: str = "points"
 ) -> Claim:
-    """A claim that the first is ahead of the second, seed by seed; with a margin below zero: not behind by more than that."""
+    """A claim that the first is ahead of the second, seed by seed; with a margin below zero: not behind by more than that.
+
+    Args:
+        hypothesis: the claim in words.
+        first: values by seed.
+        second: values by seed.
+        margin: by how much the first is to be ahead.
+        unit: of the difference.
+
+    Returns:
+        The claim, with its paired test and interval.
+
+    Examples:
+        >>> from continua.studies import claim_ahead
+        >>> claim = claim_ahead("A is ahead of B", {0: 41.0, 1: 42.0}, {0: 39.0, 1: 40.5})
+    """
     both = sorted(first.keys() & second.keys())
     return claim_above(hypothesis, [first[seed] - second[seed] for seed in both], margin, of="difference paired by seed", unit=unit)
 
@@ -83,7 +126,18 @@ def _p_value(difference: float, error: float, freedom: int) -> float:
 
 
 def decided(claims: Sequence[Claim]) -> list[Claim]:
-    """The claims of a study with their verdicts, each p-value corrected for how many there are (Holm 1979). Again, the same comes out."""
+    """The claims of a study with their verdicts, each p-value corrected for how many there are (Holm 1979). Again, the same comes out.
+
+    Args:
+        claims: of one study.
+
+    Returns:
+        The same claims with verdicts.
+
+    Examples:
+        >>> from continua.studies import claim_that, decided
+        >>> verdicts = decided([claim_that("one is one", True)])
+    """
     tested = sorted((claim for claim in claims if claim.p_value is not None), key=lambda claim: claim.p_value or 0.0)
     adjusted: dict[int, float] = {}
     largest = 0.0
@@ -101,5 +155,17 @@ def _verdict(claim: Claim, adjusted: float) -> Verdict:
 
 
 def verdict_text(claims: Sequence[Claim], scale: str) -> str:
-    """What became of the claims, in a few words."""
+    """What became of the claims, in a few words.
+
+    Args:
+        claims: of one study.
+        scale: at which they were judged.
+
+    Returns:
+        Words such as "3 of 4 claims hold".
+
+    Examples:
+        >>> from continua.studies import verdict_text
+        >>> verdict_text([], "cpu")  # doctest: +SKIP
+    """
     return Tally.of([claim.verdict for claim in claims], scale).text

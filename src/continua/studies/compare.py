@@ -11,7 +11,19 @@ PRINTED_RUNS = 3  # the papers' ± is taken as the standard deviation over this 
 
 
 def over_seeds(values: Sequence[float]) -> PlusMinus | None:
-    """Mean and standard deviation over seeds; of a single run there is no spread; None of no run."""
+    """Mean and standard deviation over seeds; of a single run there is no spread; None of no run.
+
+    Args:
+        values: one for each seed.
+
+    Returns:
+        Mean and spread, or None.
+
+    Examples:
+        >>> from continua.studies import over_seeds
+        >>> over_seeds([1.0, 3.0]).value
+        2.0
+    """
     if not values:
         return None
     return PlusMinus(fmean(values), stdev(values) if len(values) > 1 else math.nan)
@@ -24,7 +36,20 @@ def mean_series(name: str, x: Sequence[float], means: Iterable[PlusMinus | None]
 
 
 def in_standard_errors(ours: Sequence[float], printed: "PlusMinus | float | None", printed_runs: int = PRINTED_RUNS) -> float | None:
-    """(our mean − printed) / its standard error, from our seeds and the printed ±; None where there is no spread to measure by."""
+    """(our mean − printed) / its standard error, from our seeds and the printed ±; None where there is no spread to measure by.
+
+    Args:
+        ours: values, one for each seed.
+        printed: the paper's value.
+        printed_runs: over how many runs its ± is.
+
+    Returns:
+        The difference, or None.
+
+    Examples:
+        >>> from continua.studies import in_standard_errors
+        >>> difference = in_standard_errors([1.0, 2.0, 3.0], 1.5)
+    """
     theirs = _plus_minus(printed)
     if not ours or theirs is None:
         return None
@@ -47,7 +72,27 @@ def comparison(
     extra: Mapping[str, Mapping[str, Cell]] | None = None,
     caption: str = "",
 ) -> Table:
-    """One row for each label in `printed` and in `ours`: ours ± over seeds, how many, printed ±, the difference in standard errors."""
+    """One row for each label in `printed` and in `ours`: ours ± over seeds, how many, printed ±, the difference in standard errors.
+
+    Args:
+        name: of the table's files.
+        title: heading.
+        ours: values of each row, one for each seed.
+        printed: what the paper prints for each row.
+        label: what is compared.
+        unit: of it.
+        digits: after the point.
+        printed_runs: over how many runs the printed ± is.
+        extra: further cells, by row and head.
+        caption: below the table.
+
+    Returns:
+        The table.
+
+    Examples:
+        >>> from continua.studies import comparison
+        >>> table = comparison("t", "T", {"A": [1.0, 2.0]}, {"A": 1.2}, label="accuracy", unit="%", digits=1)
+    """
     labels = [*printed, *(row for row in ours if row not in printed)]
     more = extra or {}
     rows: list[list[Cell]] = []

@@ -89,7 +89,22 @@ def tally_of(study: Study, written: Written | None, scale: str = "") -> Tally:
 def study_states(
     scale: str, *, studies: Iterable[Study] | None = None, seeds: int | None = None, runs: "Path | None" = None, options: RunOptions
 ) -> list[State]:
-    """Every study that has this scale, or those of `studies` that do."""
+    """Every study that has this scale, or those of `studies` that do.
+
+    Args:
+        scale: of the studies.
+        seeds: runs of each row; None: the scale's own number.
+        runs: folder of all runs.
+        options: data folder and device.
+
+    Returns:
+        A state for each study.
+
+    Examples:
+        >>> from continua.studies import study_states
+        >>> from continua.train import RunOptions
+        >>> study_states("cpu", options=RunOptions())  # doctest: +SKIP
+    """
     places, written = Places(runs, [KEPT], options), written_studies(runs)
     having = [study for study in (STUDIES.values() if studies is None else studies) if scale in study.settings]
     return [_state(study, scale, seeds, places, written.get(study.id, {})) for study in having]
@@ -131,7 +146,22 @@ class Asked:
 
 
 def asked_for(words: Sequence[str], runs: "Path | None" = None) -> Asked:
-    """A word is a run where it is the folder of one, else a study; no word at all means all studies, and all runs that none of them has."""
+    """A word is a run where it is the folder of one, else a study; no word at all means all studies, and all runs that none of them has.
+
+    Args:
+        words: names of studies, folders of runs.
+        runs: folder of all runs.
+
+    Returns:
+        The studies and runs that are meant.
+
+    Raises:
+        ConfigError: a word is neither.
+
+    Examples:
+        >>> from continua.studies import asked_for
+        >>> asked_for(["dcn/table2a"])  # doctest: +SKIP
+    """
     if not words:
         return Asked(_loose_runs(runs), [(study, None) for study in STUDIES.values()])
     folders, studies, papers = [], [], {study.partition("/")[0] for study in STUDIES}
@@ -153,7 +183,20 @@ def asked_for(words: Sequence[str], runs: "Path | None" = None) -> Asked:
 
 
 def report_page(asked: Asked, runs: "Path | None" = None, title: str | None = None) -> Page:
-    """Runs alone as they always were; with studies, a front page that leads to each of them, and the runs behind."""
+    """Runs alone as they always were; with studies, a front page that leads to each of them, and the runs behind.
+
+    Args:
+        asked: as `asked_for` gives it.
+        runs: folder of all runs.
+        title: heading.
+
+    Returns:
+        A page for `continua.report.write_html`.
+
+    Examples:
+        >>> from continua.studies import asked_for, report_page
+        >>> report_page(asked_for([]))  # doctest: +SKIP
+    """
     name = title if not asked.studies else "Runs that belong to no study here" if len(asked.runs) > 1 else None
     about = runs_page([RunView(folder) for folder in asked.runs], name) if asked.runs else None
     if not asked.studies and about is not None:

@@ -58,7 +58,29 @@ class Reproduction:
 def reproduce(
     study: Study, scale: str, *, seeds: int | None = None, runs: Path | None = None, options: RunOptions, train: Train | None
 ) -> Reproduction:
-    """The whole study. `train` brings runs to their end; it may be interrupted at any moment and called again. None: as far as it is."""
+    """The whole study. `train` brings runs to their end; it may be interrupted at any moment and called again. None: as far as it is.
+
+    Args:
+        study: as `find_study` gives it.
+        scale: "smoke", "cpu", "wide" or "paper": how much is reduced from the paper.
+        seeds: runs of each row; None: the scale's own number.
+        runs: folder of all runs.
+        options: device, threads and data folder of the runs.
+        train: brings missing runs to their end, such as `train_here`; it may be interrupted at any moment and called again. None: nothing
+            is trained, and what is finished is compared.
+
+    Returns:
+        The study as carried out: `study`, `scale`, `folder` (page.html, results.json and pictures), `finding` (parts and claims), `entry`
+        (what is published), `runs` and `page`.
+
+    Raises:
+        ConfigError: the study has no such scale, or needs data that are not here.
+
+    Examples:
+        >>> from continua.studies import find_study, reproduce, train_here
+        >>> from continua.train import RunOptions
+        >>> made = reproduce(find_study("dcn/table2a"), "smoke", options=RunOptions(), train=train_here)  # doctest: +SKIP
+    """
     setting = study.setting(scale)
     options = replace(options, threads=options.threads or setting.threads)
     numbers = range(seeds or setting.seeds)
@@ -81,7 +103,27 @@ def reproduce(
 
 
 def train_row(study: Study, scale: str, row: str, seed: int, *, runs: Path | None, options: RunOptions, train: Train) -> Wanted:
-    """One run of a study, and the one that it decodes: begun, gone on with where it was stopped, or left alone where it is finished."""
+    """One run of a study, and the one that it decodes: begun, gone on with where it was stopped, or left alone where it is finished.
+
+    Args:
+        study: the study.
+        scale: how much is reduced from the paper.
+        row: name of the row.
+        seed: of the run.
+        runs: folder of all runs.
+        options: device, threads and data folder.
+        train: brings the run to its end.
+
+    Returns:
+        The run.
+
+    Raises:
+        ConfigError: the study has no such row.
+
+    Examples:
+        >>> from continua.studies import train_row
+        >>> train_row(study, "cpu", "DCN-ODE, 52 per class", 0, runs=None, options=options, train=train_here)  # doctest: +SKIP
+    """
     setting = study.setting(scale)
     options = replace(options, threads=options.threads or setting.threads)
     known = {item.label: item for item in study.rows(scale)}
@@ -97,7 +139,25 @@ def train_row(study: Study, scale: str, row: str, seed: int, *, runs: Path | Non
 
 
 def ask_kept(study: Study, *, options: RunOptions, kept: Path = KEPT, out: Path | None = None) -> Reproduction:
-    """The study asked anew of the runs that its kept entry names, by whichever recipe they were made: claims of today, numbers of then."""
+    """The study asked anew of the runs that its kept entry names, by whichever recipe they were made: claims of today, numbers of then.
+
+    Args:
+        study: the study.
+        options: device, threads and data folder.
+        kept: folder of kept entries and runs.
+        out: folder for what is written; None: that of the study.
+
+    Returns:
+        The study, as `reproduce` gives it.
+
+    Raises:
+        ConfigError: the study has no kept entry, or runs of it are missing.
+
+    Examples:
+        >>> from continua.studies import ask_kept, find_study
+        >>> from continua.train import RunOptions
+        >>> ask_kept(find_study("dcn/table2a"), options=RunOptions())  # doctest: +SKIP
+    """
     path = kept / f"{study.id}.json"
     if not path.is_file():
         raise ConfigError(f"{study.id} has no kept entry ({path}); `continua reproduce {study.id}` makes one")
@@ -186,7 +246,19 @@ def _write(made: Reproduction) -> None:
 
 
 def keep(made: Reproduction, folder: Path = KEPT) -> list[Path]:
-    """Put a study with the project: its entry without images of the data set, and of each run the weights and the small files."""
+    """Put a study with the project: its entry without images of the data set, and of each run the weights and the small files.
+
+    Args:
+        made: what `reproduce` gave.
+        folder: of kept entries.
+
+    Returns:
+        The files.
+
+    Examples:
+        >>> from continua.studies import keep
+        >>> keep(made)  # doctest: +SKIP
+    """
     paper, _, name = made.study.id.partition("/")
     parts = [part for part in made.entry.parts if not (made.study.shows_images and isinstance(part, Maps))]
     kept = [replace(made.entry, parts=parts).write(folder / paper / f"{name}.json")]

@@ -164,7 +164,16 @@ def _first_weights(recipe: Recipe) -> Network:
 
 
 def train_here(missing: Sequence[Wanted], options: RunOptions) -> None:
-    """One after the other in this process."""
+    """One after the other in this process.
+
+    Args:
+        missing: the runs.
+        options: device, threads and data folder.
+
+    Examples:
+        >>> from continua.studies import train_here
+        >>> train_here([], options)  # doctest: +SKIP
+    """
     from continua.train import resume, train
 
     for place, wanted in enumerate(missing, 1):
@@ -179,6 +188,20 @@ def sweep_trainer(name: str, *, on: str, jobs: int | None, runs: Path | None, ag
     """A trainer of missing runs as the cells of a sweep, by processes here (`on` local) or jobs on a cluster (slurm).
 
     `again` is the command that goes on after an interruption.
+
+    Args:
+        name: of the sweep.
+        on: "local" or "slurm".
+        jobs: runs at a time; None: one for each core.
+        runs: folder of all runs.
+        again: the command that continues after an interruption.
+
+    Returns:
+        A function for `reproduce(..., train=...)`.
+
+    Examples:
+        >>> from continua.studies import sweep_trainer
+        >>> sweep_trainer("table2a", on="local", jobs=2, runs=None, again="continua reproduce dcn/table2a")  # doctest: +SKIP
     """
 
     def train(missing: Sequence[Wanted], options: RunOptions) -> None:

@@ -34,7 +34,19 @@ class Setting:
 
 
 def smoke(*, look: Mapping[str, Any] | None = None, **change: Any) -> Setting:
-    """The scale that takes seconds: embedded digits, tiny widths, one seed."""
+    """The scale that takes seconds: embedded digits, tiny widths, one seed.
+
+    Args:
+        look: options of the analyses.
+        change: of the recipe.
+
+    Returns:
+        The setting.
+
+    Examples:
+        >>> from continua.studies import smoke
+        >>> setting = smoke(epochs=1)
+    """
     base: dict[str, Any] = dict(data="digits", per_class=6, epochs=1, batch_size=30, evaluation_batch_size=60, length_by_per_class={})
     base["augmentation"] = dict(mean=None, std=None, hue=0.0, saturation=0.0)  # the digits are grey
     options = {"limit": 30, "batch_size": 30, **(look or {})}
@@ -99,19 +111,63 @@ STUDIES: dict[str, Study] = {}
 
 
 def register_study(study: Study) -> Study:
-    """Make a study known by its name, to `continua reproduce` and `continua report`; returns it. A second one of that name is refused."""
+    """Make a study known by its name, to `continua reproduce` and `continua report`; returns it. A second one of that name is refused.
+
+    Args:
+        study: the study.
+
+    Returns:
+        The same study.
+
+    Raises:
+        ConfigError: there is one of this name already.
+
+    Examples:
+        >>> from continua.studies import register_study
+        >>> register_study(mine)  # doctest: +SKIP
+    """
     refuse_second("a study", study.id, STUDIES.setdefault(study.id, study).ask, study.ask)
     STUDIES[study.id] = study
     return study
 
 
 def find_study(name: str) -> Study:
-    """A study by its name."""
+    """A study by its name.
+
+    Args:
+        name: PAPER/STUDY.
+
+    Returns:
+        The study.
+
+    Raises:
+        ConfigError: there is none; the nearest names are suggested.
+
+    Examples:
+        >>> from continua.studies import find_study
+        >>> find_study("dcn/table2a").id
+        'dcn/table2a'
+    """
     if name not in STUDIES:
         raise unknown_name("study", name, STUDIES, see="`continua reproduce --list` shows all")
     return STUDIES[name]
 
 
 def find_studies(name: str) -> list[Study]:
-    """One study, or all of a paper's."""
+    """One study, or all of a paper's.
+
+    Args:
+        name: PAPER/STUDY, or PAPER.
+
+    Returns:
+        The studies.
+
+    Raises:
+        ConfigError: there is none; the nearest names are suggested.
+
+    Examples:
+        >>> from continua.studies import find_studies
+        >>> len(find_studies("dcn/table2a"))
+        1
+    """
     return [study for study in STUDIES.values() if study.id.startswith(f"{name}/")] or [find_study(name)]

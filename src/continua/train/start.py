@@ -42,6 +42,29 @@ def train(
     """Train by a recipe, in the folder `out` (else one named after the recipe under `runs`).
 
     SIGTERM and SIGINT end it after the step at hand, saved; whoever owns the process's signals gives a `stop` of its own instead.
+
+    Args:
+        recipe: what is trained; see `Recipe` for every field.
+        out: folder of the run; None: one named after the recipe under `runs`.
+        options: how to run, which does not change the result: `data_dir`, `device`, `threads`, `progress`, `tensorboard`,
+            `checkpoint_minutes`, `rank_timeout`; None: the defaults.
+        runs: folder of all runs; None: `CONTINUA_RUNS`, else ./runs.
+        stop: says when to stop, for whoever owns the process's signals.
+
+    Returns:
+        The finished run. `run.result` is a mapping with the keys `identity` (of the recipe), `model`, `data`, `parameters` (trained ones),
+        `selection` (how the weights were chosen), `epoch` (whose weights they are), `test_images`, `test_accuracy` and `test_loss`, and
+        `seconds`. The weights are in the folder's best/, for `continua.from_pretrained`.
+
+    Raises:
+        ConfigError: the recipe does not fit the model or the data, or the folder holds another run.
+        Interrupted: a signal asked for an end; everything is saved, and `resume` continues.
+        TrainingStopped: the failure policy or the divergence guard ended it.
+
+    Examples:
+        >>> from continua.runs import load_recipe
+        >>> from continua.train import train
+        >>> run = train(load_recipe("demo", {"epochs": 2}), "runs/short")  # doctest: +SKIP
     """
     options = options or RunOptions()
     recipe = resolve(recipe, chosen_device(options.device), options.data_dir)
@@ -50,7 +73,24 @@ def train(
 
 
 def resume(folder: "str | Path", options: RunOptions | None = None, *, stop: StopSignal | None = None) -> Run:
-    """Go on with a run from its last whole checkpoint; from the beginning where it had none yet. `stop`: as for `train`."""
+    """Go on with a run from its last whole checkpoint; from the beginning where it had none yet. `stop`: as for `train`.
+
+    Args:
+        folder: of the run.
+        options: device, threads, progress, data folder; None: the defaults.
+        stop: says when to stop, for whoever owns the process's signals.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        ConfigError: the run is finished already, or damaged.
+        Interrupted: a signal asked for an end; everything is saved.
+
+    Examples:
+        >>> from continua.train import resume
+        >>> resume("runs/mine")  # doctest: +SKIP
+    """
     run = Run(folder)
     recipe, options = run.recipe, options or RunOptions()
     if options.data_dir is None:

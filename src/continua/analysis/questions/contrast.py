@@ -73,10 +73,27 @@ def contrast(
 ) -> Contrast:
     """Accuracy and evaluations of f against contrast c, for each of `MODES` that the network has.
 
-    zero        what a black pixel is to the network (0, unless images are normalised): contrast is around it
-    per_sample  where T is scaled, give blocks an end time for each image, as one has to when contrasts differ within a batch; else one
-                end time for the batch. Adaptive steps are then fractions of each interval and begin with another first one, so their
-                number may differ, and the states by what the tolerance allows for it
+    Args:
+        model: the network.
+        batches: pairs (images, labels); gone through once for each contrast.
+        contrasts: values of c; None: 30 from 0.06 to 1.
+        modes: which of `MODES`; None: all that the network has.
+        zero: what a black pixel is to the network (0 unless images are normalised); contrast is around it.
+        per_sample: where T is scaled, give blocks an end time for each image, as is needed when contrasts differ within a batch; else one
+            for the batch.
+        keep: stores pieces of the answer, so that an interrupted analysis can be continued.
+        advance: called with the number of images after each batch.
+
+    Returns:
+        A curve of accuracy and of evaluations for each mode.
+
+    Examples:
+        >>> import torch
+        >>> import continua as ct
+        >>> from continua.analysis import contrast
+        >>> net = ct.create_model("dcn_ode", channels=[4], norm_groups=2, in_channels=1).eval()
+        >>> batches = [(torch.rand(2, 1, 16, 16), torch.zeros(2, dtype=torch.long))]
+        >>> found = contrast(net, batches, contrasts=[0.5, 1.0])
     """
     values = list(contrasts) if contrasts is not None else log_spaced()
     modes = modes_of(model) if modes is None else list(modes)
@@ -201,7 +218,18 @@ def present(result: Contrast) -> Page:
 
 
 def savings(result: Contrast) -> list[str]:
-    """A sentence on the cheapest c that costs less than half a per cent of accuracy when inputs and T of all blocks are scaled."""
+    """A sentence on the cheapest c that costs less than half a per cent of accuracy when inputs and T of all blocks are scaled.
+
+    Args:
+        result: what `contrast` found.
+
+    Returns:
+        Sentences; none where nothing was scaled.
+
+    Examples:
+        >>> from continua.analysis import savings
+        >>> savings(found)  # doctest: +SKIP
+    """
     curve = next((curve for curve in result.curves if curve.mode == "inputs" and any(result.plain.nfe)), None)
     if curve is None:
         return []

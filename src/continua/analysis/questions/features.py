@@ -70,13 +70,27 @@ def features(
 ) -> Features:
     """Features of images (a tensor, or batches of images and labels), each mean-pooled over the pixels.
 
-    times   where in the block's interval (default: 21 from start to end); all of them come from one solve, by its interpolant.
-            A network without time has the input of its first block and the output of every block instead
-    block   which block (default: the last that has time; without time: all of them)
-    pool    "head": mean of act(norm(h)) with the norm of the head, what the head's linear layer reads at the end (the authors' code);
-            "plain": mean of h (their paper)
-    file    write to this .safetensors or .npz file while going, for sets larger than memory; needs the number of images, `count`, where
-            `images` does not tell it. An interrupted writing is gone on with
+    Args:
+        model: the network.
+        images: a tensor, or batches of (images, labels).
+        times: where in the block's interval; None: 21 from start to end. All come from one solve, by its interpolant. A network without
+            time has the input of its first block and the output of every block instead.
+        block: which block; None: the last that has time, or without time all of them.
+        pool: "head": the mean of act(norm(h)) with the norm of the head; "plain": the mean of h itself.
+        file: where features go that are larger than memory, .safetensors or .npz; an interrupted writing is continued.
+        count: how many images there are, where batches do not say.
+        advance: called with the number of images after each batch.
+
+    Returns:
+        Features, (points, images, features), with the names and times of the points.
+
+    Examples:
+        >>> import torch
+        >>> import continua as ct
+        >>> from continua.analysis import features
+        >>> net = ct.create_model("ode_only_net", width=16, num_classes=4).eval()
+        >>> features(net, torch.rand(2, 3, 32, 32), times=[0.0, 1.0]).values.shape
+        (2, 2, 16)
     """
     where = _chosen_block(model, block)
     grid = _grid(model, where, times)

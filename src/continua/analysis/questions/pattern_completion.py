@@ -67,7 +67,22 @@ class PatternCompletion(Shown):
 
 
 def masked(images: Tensor, size: int, zero: "Tensor | float" = 0.0) -> Tensor:
-    """Images with `size` × `size` pixels in the middle set to `zero` (one pixel up and left of it where it cannot be exact)."""
+    """Images with `size` × `size` pixels in the middle set to `zero` (one pixel up and left of it where it cannot be exact).
+
+    Args:
+        images: (…, height, width).
+        size: side of the square, in pixels.
+        zero: the value of its pixels.
+
+    Returns:
+        A copy with the square.
+
+    Examples:
+        >>> import torch
+        >>> from continua.analysis import masked
+        >>> int(masked(torch.ones(8, 8), 4).sum())
+        48
+    """
     height, width = images.shape[-2:]
     if not 0 <= size <= min(height, width):
         raise ConfigError(f"a mask of {size}×{size} pixels does not fit images of {height}×{width}")
@@ -100,8 +115,30 @@ def pattern_completion(
 ) -> PatternCompletion:
     """Accuracy against the size of the mask; D(t) inside `block` over up to `trajectories` images for one `mask`; maps of one image.
 
-    channel   of the example; None: the one whose map the mask changes most at the start
-    zero      what a black pixel is to the network (0, unless images are normalised)
+    Args:
+        model: the network.
+        batches: pairs (images, labels).
+        sizes: sides of masks for the accuracy, in pixels; None: from 0 to half of the image.
+        mask: side of the mask for D(t).
+        block: which block, from 0.
+        times: at how many moments D is measured.
+        trajectories: over how many images.
+        example: place of the image whose maps are shown.
+        channel: of the example; None: the one whose map the mask changes most at the start.
+        zero: what a black pixel is to the network (0 unless images are normalised).
+        keep: stores pieces of the answer, so that an interrupted analysis can be continued.
+        advance: called with the number of images after each batch.
+
+    Returns:
+        Accuracy by size, D(t) and the maps.
+
+    Examples:
+        >>> import torch
+        >>> import continua as ct
+        >>> from continua.analysis import pattern_completion
+        >>> net = ct.create_model("dcn_ode", channels=[4], norm_groups=2, in_channels=1).eval()
+        >>> batches = [(torch.rand(2, 1, 16, 16), torch.zeros(2, dtype=torch.long))]
+        >>> found = pattern_completion(net, batches, sizes=[0, 4], times=3)
     """
     first = next(iter(batches), None)
     if first is None:
@@ -131,7 +168,27 @@ def pattern_completion(
 def completion(
     model: Network, batches: Batches, *, mask: int = 6, block: int = 0, times: int = 21, images: int = 1000, zero: "Tensor | float" = 0.0
 ) -> Difference:
-    """D(t) inside a block."""
+    """D(t) inside a block.
+
+    Args:
+        model: a network with the block.
+        batches: pairs (images, labels).
+        mask: side of the black square in the middle, in pixels.
+        block: which block, from 0.
+        times: at how many moments D is measured.
+        images: how many images at most.
+        zero: what a black pixel is to the network (0 unless images are normalised).
+
+    Returns:
+        Mean and spread of D(t) over the images.
+
+    Examples:
+        >>> import torch
+        >>> import continua as ct
+        >>> from continua.analysis import completion
+        >>> net = ct.create_model("dcn_ode", channels=[4, 8], norm_groups=2, in_channels=1).eval()
+        >>> found = completion(net, [(torch.rand(2, 1, 16, 16), torch.zeros(2, dtype=torch.long))], times=3)
+    """
     moving, fixed, inside, hole, grid, seen = [], [], [], [], None, 0
     for given in _first(batches, images):
         intact, grid = states(model, given, block, times)
@@ -160,7 +217,24 @@ def _in_the_hole(intact: Tensor, other: Tensor, share: float) -> tuple[Tensor, T
 
 
 def states(model: Network, images: Tensor, block: int, times: int) -> tuple[Tensor, list[float]]:
-    """States inside a block, (time, batch, …), and when they are; a block without time has one after each of its steps."""
+    """States inside a block, (time, batch, …), and when they are; a block without time has one after each of its steps.
+
+    Args:
+        model: the network.
+        images: (batch, channels, height, width), as the network reads them.
+        block: which block, from 0.
+        times: how many moments, from the block's start to its end.
+
+    Returns:
+        The states, (time, batch, …), and their times.
+
+    Examples:
+        >>> import torch
+        >>> import continua as ct
+        >>> from continua.analysis import states
+        >>> net = ct.create_model("dcn_ode", channels=[4], norm_groups=2, in_channels=1).eval()
+        >>> h, times = states(net, torch.rand(1, 1, 16, 16), 0, 3)
+    """
     here = model.blocks[block]
     if isinstance(here, ODEBlock):
         grid = torch.linspace(here.t0, here.t1, times, dtype=torch.float64)

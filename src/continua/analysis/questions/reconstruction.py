@@ -37,7 +37,23 @@ def _decoder(model: nn.Module) -> Reconstructor:
 def reconstruction(
     model: nn.Module, batches: Batches, *, examples: int = 8, advance: Callable[[int], None] = no_progress
 ) -> Reconstruction:
-    """What a `Reconstructor` makes of images."""
+    """What a `Reconstructor` makes of images.
+
+    Args:
+        model: the network with its decoder.
+        batches: pairs (images, labels).
+        examples: how many images are kept to be shown.
+        advance: called with the number of images after each batch.
+
+    Returns:
+        Mean squared error, and the examples.
+
+    Examples:
+        >>> from continua.analysis import reconstruction
+        >>> from continua.runs import RunView, load_reconstructor
+        >>> run = RunView("runs/decoder")  # doctest: +SKIP
+        >>> reconstruction(load_reconstructor(run.folder), run.images())  # doctest: +SKIP
+    """
     decoder = _decoder(model)
     errors, targets, made, kept = [], [], [], 0
     for images, _ in batches:
@@ -76,7 +92,19 @@ def present(result: Reconstruction) -> Page:
 
 
 def examples_maps(rows: Mapping[str, np.ndarray]) -> Maps:
-    """Images (image, channel, y, x) and what was made of them, each in a row of its own."""
+    """Images (image, channel, y, x) and what was made of them, each in a row of its own.
+
+    Args:
+        rows: images by the name of their row, in [0, 1].
+
+    Returns:
+        The rows as one grid of pictures.
+
+    Examples:
+        >>> import numpy as np
+        >>> from continua.analysis import examples_maps
+        >>> maps = examples_maps({"original": np.zeros((2, 1, 8, 8)), "decoded": np.ones((2, 1, 8, 8))})
+    """
     pictures = np.stack(list(rows.values())).clip(0, 1)  # (row, image, channel, height, width)
     values = np.moveaxis(pictures, 2, -1) if pictures.shape[2] == 3 else pictures[:, :, 0]
     columns = [str(place + 1) for place in range(pictures.shape[1])]

@@ -67,7 +67,25 @@ class Scales(Shown):
 
 
 def scales(model: Network, *, times: int = 21, bins: int = 40, least: int = 20) -> Scales:
-    """σ of every layer. A block's σ are taken together where a layer has one for each of at least `least` channels or pairs."""
+    """σ of every layer. A block's σ are taken together where a layer has one for each of at least `least` channels or pairs.
+
+    Args:
+        model: a network with N-jets.
+        times: moments at which a σ(t) is read.
+        bins: bars of each histogram.
+        least: how many σ a layer must have for a histogram.
+
+    Returns:
+        σ by layer and block.
+
+    Raises:
+        ConfigError: the network has no N-jet.
+
+    Examples:
+        >>> import continua as ct
+        >>> from continua.analysis import scales
+        >>> found = scales(ct.create_model("dcn_ode", channels=[4, 8], norm_groups=2))
+    """
     named = sorted(
         ((name, module) for name, module in model.named_modules() if isinstance(module, NJet | ScheduledNJet)),
         key=lambda layer: _depth(layer[0]),
@@ -117,7 +135,23 @@ def block_of(name: str) -> int | None:
 
 
 def interval_of(model: Network, name: str, filter: Filter) -> tuple[float, float] | None:
-    """From when to when a layer is used: its ODE block's times, else those its filter was made for; None where neither says."""
+    """From when to when a layer is used: its ODE block's times, else those its filter was made for; None where neither says.
+
+    Args:
+        model: the network.
+        name: name of the layer within it.
+        filter: the layer's filter.
+
+    Returns:
+        Start and end on the time axis of the layer's block, or None.
+
+    Examples:
+        >>> import continua as ct
+        >>> from continua.analysis import interval_of
+        >>> net = ct.create_model("dcn_ode", channels=[4], norm_groups=2)
+        >>> interval_of(net, "blocks.0.field.conv1", net.blocks[0].field.conv1.filter)
+        (0.0, 2.0)
+    """
     index = block_of(name)
     block = model.blocks[index] if index is not None else None
     if isinstance(block, ODEBlock):
@@ -190,14 +224,38 @@ def _statistics(distributions: list[Distribution]) -> Table:
 
 
 def short_name(name: str) -> str:
-    """`blocks.0.field.conv1` -> `block 1 conv1`."""
+    """`blocks.0.field.conv1` -> `block 1 conv1`.
+
+    Args:
+        name: a module's name within its network.
+
+    Returns:
+        The same in words.
+
+    Examples:
+        >>> from continua.analysis import short_name
+        >>> short_name("blocks.0.field.conv1")
+        'block 1 conv1'
+    """
     parts = [part for part in name.split(".") if part not in ("field", "filter")]
     numbered = [f"{parts[0].removesuffix('s')} {int(parts[1]) + 1}", *parts[2:]] if len(parts) > 1 and parts[1].isdigit() else parts
     return " ".join(numbered)
 
 
 def conv_name(name: str) -> str:
-    """`blocks.0.field.convs.1` -> `block 1 conv 2`."""
+    """`blocks.0.field.convs.1` -> `block 1 conv 2`.
+
+    Args:
+        name: a module's name within its network.
+
+    Returns:
+        The same in words.
+
+    Examples:
+        >>> from continua.analysis import conv_name
+        >>> conv_name("blocks.0.field.convs.1")
+        'block 1 conv 2'
+    """
     first, _, number = short_name(name).rpartition(" convs ")
     return f"{first} conv {int(number) + 1}" if first else number
 

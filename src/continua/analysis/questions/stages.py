@@ -87,7 +87,24 @@ def _periods(model: Network) -> list[Period]:
 
 @torch.no_grad()
 def stages(model: Network, batches: Batches, *, drop: bool = True, advance: Callable[[int], None] = no_progress) -> Stages:
-    """Norms, step sizes and weights of every time-step on these (images, labels); with `drop`, the accuracy without each stage."""
+    """Norms, step sizes and weights of every time-step on these (images, labels); with `drop`, the accuracy without each stage.
+
+    Args:
+        model: a Runge–Kutta network.
+        batches: pairs (images, labels).
+        drop: also measure accuracy without each stage.
+        advance: called with the number of images after each batch.
+
+    Returns:
+        Norms, step sizes and weights by time-step and stage.
+
+    Examples:
+        >>> import torch
+        >>> import continua as ct
+        >>> from continua.analysis import stages
+        >>> net = ct.create_model("erknet", stages="2x1_2x1_2x1", growth=8).eval()
+        >>> found = stages(net, [(torch.rand(2, 3, 32, 32), torch.zeros(2, dtype=torch.long))], drop=False)
+    """
     periods = _periods(model)
     sums = [[_Sums(step.stages) for step, _ in period.taken] for period in periods]
     seen = right = 0

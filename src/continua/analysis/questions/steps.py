@@ -58,6 +58,23 @@ def steps(model: Network, batches: Batches, *, shown: int = 5, advance: Callable
     """Solve every image with steps of its own, many images at a time: the same steps as one image at a time would take.
 
     `solver`: other solver keywords than the network's, as rtol=1e-4. The field must not mix images (no BatchNorm in training).
+
+    Args:
+        model: a network with ODE blocks.
+        batches: pairs (images, labels).
+        shown: how many images' steps are kept one by one.
+        advance: called with the number of images after each batch.
+        solver: solver keywords that replace the network's own, such as rtol=1e-4.
+
+    Returns:
+        Evaluations and steps of each image in each block.
+
+    Examples:
+        >>> import torch
+        >>> import continua as ct
+        >>> from continua.analysis import steps
+        >>> net = ct.create_model("dcn_ode", channels=[4], norm_groups=2, in_channels=1).eval()
+        >>> found = steps(net, [(torch.rand(2, 1, 16, 16), torch.zeros(2, dtype=torch.long))], rtol=1e-2, atol=1e-2)
     """
     net = per_image(model, **solver)
     blocks = [block for block in net.blocks if isinstance(block, ODEBlock)]

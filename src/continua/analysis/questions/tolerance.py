@@ -63,6 +63,26 @@ def tolerance(
     """Accuracy and cost for each tolerance of an adaptive `method` (default: the network's, or dopri5), then of `fixed` steps, "rk4:2".
 
     rtol = atol = tolerance. `batches` are gone through once per setting, so they must not be an iterator that is used up.
+
+    Args:
+        model: a network with ODE blocks.
+        batches: pairs (images, labels); gone through once for each setting.
+        tolerances: values of rtol = atol.
+        method: an adaptive method; None: the network's own, or dopri5.
+        fixed: fixed steps to compare with, METHOD:STEPS.
+        keep: stores pieces of the answer, so that an interrupted analysis can be continued.
+        advance: called with the number of images after each batch.
+
+    Returns:
+        Accuracy, evaluations and time of each setting.
+
+    Examples:
+        >>> import torch
+        >>> import continua as ct
+        >>> from continua.analysis import tolerance
+        >>> net = ct.create_model("dcn_ode", channels=[4], norm_groups=2, in_channels=1).eval()
+        >>> batches = [(torch.rand(2, 1, 16, 16), torch.zeros(2, dtype=torch.long))]
+        >>> found = tolerance(net, batches, tolerances=[1e-2], fixed=["rk4:1"])
     """
     block = next((block for block in model.blocks if isinstance(block, ODEBlock)), None)
     if block is None:

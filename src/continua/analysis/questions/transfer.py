@@ -68,11 +68,23 @@ def transfer(
 
     Folds are scikit-learn's `StratifiedKFold` in the order of the images, ties go to the smaller C: as `GridSearchCV(LinearSVC())`.
 
-    standardise  features to mean 0 and variance 1, by the training images of each fold
-    solver       "together": all classes at once, see `continua.analysis.svm`; "liblinear": scikit-learn's LinearSVC, the same machine
-                 some hundred times slower
-    jobs         processes (−1: one per core), which share all times and folds; the values of C of a fold follow one another, as each
-                 machine is a good start for the next
+    Args:
+        taken: what `features` gave, with labels.
+        cs: values of C to try.
+        folds: of the cross-validation.
+        standardise: features to mean 0 and variance 1, by the training images of each fold.
+        solver: "together": all classes at once; "liblinear": scikit-learn's LinearSVC, the same machine and slower.
+        jobs: processes; −1: one for each core.
+        data: name of the data set, for the page.
+        keep: stores pieces of the answer, so that an interrupted analysis can be continued.
+        advance: called with the number of images after each batch.
+
+    Returns:
+        The cross-validated accuracy, the best C and the accuracy on the whole set, for each point.
+
+    Examples:
+        >>> from continua.analysis import transfer
+        >>> transfer(features(net, batches))  # doctest: +SKIP
     """
     from sklearn.model_selection import StratifiedKFold
 

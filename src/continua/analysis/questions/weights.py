@@ -63,7 +63,27 @@ class Weights(Shown):
 def weights(
     model: Network, *, times: int = 6, channel: int = 0, kernels: int = 4, points: int = 41, layers: Sequence[str] | None = None
 ) -> Weights:
-    """Kernels of every layer that changes with t, from the start of its block to the end; `layers` picks some by (part of) their name."""
+    """Kernels of every layer that changes with t, from the start of its block to the end; `layers` picks some by (part of) their name.
+
+    Args:
+        model: a network whose kernels change with t.
+        times: moments at which kernels are shown.
+        channel: output channel of the kernels shown.
+        kernels: how many kernels of it.
+        points: moments of the curves.
+        layers: names, or parts of names, of layers; None: all that change.
+
+    Returns:
+        Kernels and curves of each layer.
+
+    Raises:
+        ConfigError: no layer changes with t.
+
+    Examples:
+        >>> import continua as ct
+        >>> from continua.analysis import weights
+        >>> found = weights(ct.create_model("resnet4_anodev2_c1", channels=[4]), times=2, points=3)
+    """
     if times < 2 or points < 2:
         raise ConfigError(f"a way has at least its start and its end; got times={times}, points={points}")
     moving = {name: module for name, module in model.named_modules() if isinstance(module, FilterConv2d) and module.filter.time_dependent}
@@ -78,7 +98,20 @@ def weights(
 
 @torch.no_grad()
 def synthetic(size: int = 33, times: int = 6) -> list[Synthetic]:
-    """Fig. 3 of the paper: diffusion, advection, reaction and all three, from a unit Gaussian in the middle."""
+    """Fig. 3 of the paper: diffusion, advection, reaction and all three, from a unit Gaussian in the middle.
+
+    Args:
+        size: side of the map, in pixels.
+        times: moments, from the start to the end.
+
+    Returns:
+        The Gaussian under each kind of evolution.
+
+    Examples:
+        >>> from continua.analysis import synthetic
+        >>> len(synthetic(size=9, times=2))
+        4
+    """
     y = torch.arange(size, dtype=torch.float64) - size // 2
     gaussian = torch.exp(-0.5 * (y[:, None] ** 2 + y**2)) / (2 * torch.pi)
     rows = []

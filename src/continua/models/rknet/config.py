@@ -167,7 +167,19 @@ IMPLICIT = {1: "gauss2", 2: "gauss4", 3: "radau5"}
 
 
 def familiar_method(stages: int, implicit: bool) -> tuple[str, list[list[float]]]:
-    """Name and matrix a_ij of a known method with as many stages; where there is none, ones wherever such a method may have a number."""
+    """Name and matrix a_ij of a known method with as many stages; where there is none, ones wherever such a method may have a number.
+
+    Args:
+        stages: how many.
+        implicit: whether stages may depend on later ones.
+
+    Returns:
+        Its name and its matrix.
+
+    Examples:
+        >>> from continua.models import familiar_method
+        >>> familiar_method(4, implicit=False)[0]  # doctest: +SKIP
+    """
     name = (IMPLICIT if implicit else EXPLICIT).get(stages)
     if name is not None:
         return name, [list(row) for row in find_method(name).a]

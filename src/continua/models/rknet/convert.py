@@ -59,6 +59,21 @@ def from_densenet(source: "str | DenseNetSpec | nn.Module", *, nearest: bool = F
 
     Modules are recognised by the usual names of their weights (features.denseblock1.denselayer1…). A DenseNet that breaks a rule is
     refused with the rule and what would keep it; `nearest=True` builds that instead. `options` are those of the model `erknet`.
+
+    Args:
+        source: the DenseNet.
+        nearest: build the nearest network that keeps the rules where the source breaks one.
+        options: of the model `erknet`.
+
+    Returns:
+        The network, and what was carried over.
+
+    Raises:
+        ConfigError: the source breaks a rule and `nearest` is not set.
+
+    Examples:
+        >>> from continua.models import from_densenet
+        >>> from_densenet("densenet121", nearest=True)  # doctest: +SKIP
     """
     weights = source.state_dict() if isinstance(source, nn.Module) else {}
     spec = _read_densenet(source) if isinstance(source, nn.Module) else densenet_spec(source) if isinstance(source, str) else source
@@ -84,6 +99,21 @@ def from_cliquenet(source: "CliqueNetSpec | CliqueNet", *, nearest: bool = False
 
     The published CliqueNets have a stem of 64 channels and transitions as wide as a block, so they break rule 1 or 4: y_n must have k
     channels. `nearest=True` builds that network; the kernels from y_n are then new. `options` are those of the model `irknet`.
+
+    Args:
+        source: the CliqueNet.
+        nearest: build the nearest network that keeps the rules where the source breaks one.
+        options: of the model `irknet`.
+
+    Returns:
+        The network, and what was carried over.
+
+    Raises:
+        ConfigError: the source breaks a rule and `nearest` is not set.
+
+    Examples:
+        >>> from continua.models import CliqueNetSpec, from_cliquenet
+        >>> from_cliquenet(spec, nearest=True)  # doctest: +SKIP
     """
     weights = source.state_dict() if isinstance(source, nn.Module) else {}
     spec = source.spec if isinstance(source, CliqueNet) else source

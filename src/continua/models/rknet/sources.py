@@ -157,8 +157,9 @@ class DenseNet(nn.Module):
 class CliqueNetSpec:
     """A CliqueNet by its numbers. The paper's T is the sum of `nodes`.
 
-    transition    channels after each transition; None: as many as the nodes of the block before have together, as in the paper
-    bottleneck    a 1×1 convolution to k channels before each 3×3
+    Attributes:
+        transition: channels after each transition; None: as many as the nodes of the block before have together, as in the paper
+        bottleneck: a 1×1 convolution to k channels before each 3×3
     """
 
     nodes: tuple[int, ...] = (4, 4, 4)

@@ -91,7 +91,20 @@ class ForwardPass:
 
 
 def connect(integration: Integration, steps: AcceptedSteps, take: "Callable[[], ForwardPass]") -> Solution:
-    """The solution of `steps` with y1 and ys as functions of y0 and the parameters. `take` takes the steps, without a graph."""
+    """The solution of `steps` with y1 and ys as functions of y0 and the parameters. `take` takes the steps, without a graph.
+
+    Args:
+        integration: the solve.
+        steps: the steps that were accepted.
+        take: takes them, without a graph.
+
+    Returns:
+        The solution, with a graph.
+
+    Examples:
+        >>> from continua.ode import connect
+        >>> connect(integration, steps, take)  # doctest: +SKIP
+    """
     count = len(integration.y0)
     # Whoever differentiates a gradient must arrive at y0 also where no gradient keeps it: by an empty piece of it.
     pieces = tuple(part.narrow(0, 0, 0).clone() for part in integration.y0)

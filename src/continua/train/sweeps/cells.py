@@ -115,7 +115,24 @@ class Sweep:
 
 
 def load_sweep(path: "str | Path", runs: "str | Path | None" = None, device: str = "cpu", data_dir: "str | Path | None" = None) -> Sweep:
-    """Read a sweep file, resolve every cell, and find the runs that are there already. Cells that are the same run are one cell."""
+    """Read a sweep file, resolve every cell, and find the runs that are there already. Cells that are the same run are one cell.
+
+    Args:
+        path: the YAML file.
+        runs: folder of all runs.
+        device: decides "auto".
+        data_dir: folder of all data sets.
+
+    Returns:
+        The sweep.
+
+    Raises:
+        ConfigError: the file is not a sweep, or a cell of it does not fit its model.
+
+    Examples:
+        >>> from continua.train import load_sweep
+        >>> load_sweep("sweep.yaml")  # doctest: +SKIP
+    """
     path = Path(path)
     if not path.is_file():
         raise ConfigError(f"there is no sweep file {path}")
@@ -226,6 +243,17 @@ def read_statuses(sweep: Sweep, executor: "Executor | None" = None) -> list[Cell
     """The cells as files tell it, and as the executor does for its jobs that are still there.
 
     Which jobs had been submitted for them is in `job` and `on`.
+
+    Args:
+        sweep: the sweep.
+        executor: which runs its jobs, if any.
+
+    Returns:
+        A status for each cell.
+
+    Examples:
+        >>> from continua.train import read_statuses
+        >>> read_statuses(sweep)  # doctest: +SKIP
     """
     try:
         written = read_json_object(sweep.folder / STATUS_FILE, sweep.folder)
@@ -266,7 +294,18 @@ def write_statuses(sweep: Sweep, statuses: Sequence[CellStatus]) -> None:
 
 
 def jobs_folder(sweep: Sweep) -> Path:
-    """Where the jobs of a sweep keep their files."""
+    """Where the jobs of a sweep keep their files.
+
+    Args:
+        sweep: the sweep.
+
+    Returns:
+        The folder.
+
+    Examples:
+        >>> from continua.train import jobs_folder
+        >>> jobs_folder(sweep)  # doctest: +SKIP
+    """
     return sweep.folder / "jobs"
 
 

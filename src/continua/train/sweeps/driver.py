@@ -29,7 +29,22 @@ class SweepOutcome:
 def run_sweep(
     sweep: Sweep, executor: Executor, options: RunOptions, *, jobs: int | None = None, watch: Watch | None = None
 ) -> SweepOutcome:
-    """Bring every cell to an end: finished, or failed twice. At most `jobs` are submitted at a time; `watch` sees every look at them."""
+    """Bring every cell to an end: finished, or failed twice. At most `jobs` are submitted at a time; `watch` sees every look at them.
+
+    Args:
+        sweep: the sweep.
+        executor: runs its jobs.
+        options: of each run.
+        jobs: at most so many at a time.
+        watch: sees the statuses at every look.
+
+    Returns:
+        What became of the cells.
+
+    Examples:
+        >>> from continua.train import run_sweep
+        >>> run_sweep(sweep, executor, options)  # doctest: +SKIP
+    """
     if jobs is not None and jobs < 1:
         raise ConfigError(f"jobs is {jobs}; expected at least 1")
     home = Run(sweep.folder)
@@ -139,7 +154,19 @@ class _Driver:
 
 
 def cancel(sweep: Sweep, executor: Executor) -> int:
-    """Ask the jobs of a sweep to save and stop; how many there were."""
+    """Ask the jobs of a sweep to save and stop; how many there were.
+
+    Args:
+        sweep: the sweep.
+        executor: which runs its jobs.
+
+    Returns:
+        How many jobs there were.
+
+    Examples:
+        >>> from continua.train import cancel
+        >>> cancel(sweep, executor)  # doctest: +SKIP
+    """
     jobs = ask_after_jobs(read_statuses(sweep), executor)
     executor.stop(jobs)
     return len(jobs)

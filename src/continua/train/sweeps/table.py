@@ -22,7 +22,18 @@ STYLES = {"running": "cyan", "failed": "red", "done": "green", "queued": "yellow
 
 
 def summary(statuses: Sequence[CellStatus]) -> str:
-    """`3 done, 1 running of 8 cells`."""
+    """`3 done, 1 running of 8 cells`.
+
+    Args:
+        statuses: of the cells.
+
+    Returns:
+        The words.
+
+    Examples:
+        >>> from continua.train import summary
+        >>> summary(read_statuses(sweep))  # doctest: +SKIP
+    """
     counts = Counter(status.state for status in statuses)
     parts = [f"{counts[state]} {state}" for state in reversed(ORDER) if counts[state]]
     return f"{', '.join(parts) or 'no'} of {len(statuses)} cells"
@@ -105,7 +116,16 @@ class View:
 
 
 def show_status(statuses: Sequence[CellStatus], title: str) -> None:
-    """The whole table, once."""
+    """The whole table, once.
+
+    Args:
+        statuses: of the cells.
+        title: heading.
+
+    Examples:
+        >>> from continua.train import show_status
+        >>> show_status(read_statuses(sweep), "my sweep")  # doctest: +SKIP
+    """
     from rich.console import Console
 
     Console(width=None if sys.stdout.isatty() else 160).print(table_of(statuses, title))
@@ -137,7 +157,19 @@ def summarise(statuses: Sequence[CellStatus]) -> list[Json]:
 
 
 def write_results(sweep: Sweep, statuses: Sequence[CellStatus]) -> Path:
-    """results.json in the sweep's folder: the points of the grid, then every cell."""
+    """results.json in the sweep's folder: the points of the grid, then every cell.
+
+    Args:
+        sweep: the sweep.
+        statuses: of its cells.
+
+    Returns:
+        The file.
+
+    Examples:
+        >>> from continua.train import write_results
+        >>> write_results(sweep, read_statuses(sweep))  # doctest: +SKIP
+    """
     cells = [
         {"label": dict(status.cell.label), "identity": status.cell.identity, "folder": str(status.cell.folder), "state": status.state}
         | ({"error": status.error} if status.error else {})
@@ -150,7 +182,16 @@ def write_results(sweep: Sweep, statuses: Sequence[CellStatus]) -> Path:
 
 
 def show_results(sweep: Sweep, statuses: Sequence[CellStatus]) -> None:
-    """The same as a table."""
+    """The same as a table.
+
+    Args:
+        sweep: the sweep.
+        statuses: of its cells.
+
+    Examples:
+        >>> from continua.train import show_results
+        >>> show_results(sweep, read_statuses(sweep))  # doctest: +SKIP
+    """
     points = [point for point in summarise(statuses) if point["seeds"]]
     if not points:
         return
