@@ -205,8 +205,9 @@ def _features(subjects: Subjects) -> Page:
 
 
 def _inputs(subject: Subject) -> Maps:
-    plain = subject.run.dataset()["test"]
-    image = torch.as_tensor(plain.images[EXAMPLE]).float().mean(0) / 255
+    preprocess = subject.run.preprocess
+    mean, std = (torch.tensor(values).reshape(-1, 1, 1) for values in (preprocess.mean or (0.0,), preprocess.std or (1.0,)))
+    image = (subject.images().first(EXAMPLE + 1)[0][EXAMPLE].cpu() * std + mean).mean(0)  # pixel values again
     side = min(image.shape) * 3 // 8
     shown = torch.stack([image, masked(image, side), DIM * image]).numpy()
     columns = ["as it is", f"masked {side}×{side}", f"contrast {DIM:g}"]

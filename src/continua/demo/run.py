@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from continua.analysis import Answer, Subject, answer, find_question, subject_of
+from continua.blocks import ODEBlock
 from continua.demo.kept import RATES
 from continua.demo.page import Agreement, demo_page
 from continua.errors import ConfigError
@@ -106,7 +107,8 @@ def _saying(what: str) -> Iterator[None]:
 
 def _agreement(subject: Subject) -> Agreement:
     """Whether a far more exact solve gives the same answers: on the test images, by the same method."""
-    tolerance = float(subject.model.blocks[0].solver.rtol)
+    block = next(block for block in subject.model.blocks if isinstance(block, ODEBlock))
+    tolerance = float(torch.as_tensor(block.solver.rtol).max())
     tight = subject.model.with_solver(rtol=tolerance / TIGHTER, atol=tolerance / TIGHTER).eval()
     same = count = 0
     for images, _ in subject.images():

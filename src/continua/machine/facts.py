@@ -273,7 +273,7 @@ def faults(facts: Json) -> list[str]:
 
     Examples:
         >>> from continua.machine import faults, machine_facts
-        >>> problems = faults(machine_facts())
+        >>> problems = faults(machine_facts(ask=True))  # doctest: +SKIP
     """
     sentences = []
     if facts["float32"] not in (None, "works"):
@@ -296,7 +296,7 @@ def remarks(facts: Json) -> list[str]:
 
     Examples:
         >>> from continua.machine import machine_facts, remarks
-        >>> said = remarks(machine_facts())
+        >>> said = remarks(machine_facts(ask=True))  # doctest: +SKIP
     """
     sentences = []
     for name, state in facts["number_types"].items():
@@ -327,7 +327,7 @@ def consequences(facts: Json) -> dict[str, str]:
 
     Examples:
         >>> from continua.machine import consequences, machine_facts
-        >>> chosen = consequences(machine_facts())
+        >>> chosen = consequences(machine_facts(ask=True))  # doctest: +SKIP
     """
     gpus, state = facts["gpus"], facts["number_types"]["bfloat16"] or {"state": "unknown"}
     asked = {

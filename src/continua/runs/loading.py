@@ -56,7 +56,7 @@ def load_recipe(name: "str | Path", changes: Mapping[str, Any] | None = None) ->
 
     Args:
         name: a packaged recipe, or the path of a YAML file.
-        changes: nested as the file is, or with dotted names.
+        changes: nested as the file is.
 
     Returns:
         The recipe.
@@ -66,7 +66,7 @@ def load_recipe(name: "str | Path", changes: Mapping[str, Any] | None = None) ->
 
     Examples:
         >>> from continua.runs import load_recipe
-        >>> load_recipe("demo", {"epochs": 2, "optimiser.lr": 0.001}).epochs
+        >>> load_recipe("demo", {"epochs": 2, "optimiser": {"lr": 0.001}}).epochs
         2
     """
     base = _without_format(read_yaml(name), FORMAT, name)[0]
