@@ -93,6 +93,7 @@ def study_states(
 
     Args:
         scale: of the studies.
+        studies: which; None: all.
         seeds: runs of each row; None: the scale's own number.
         runs: folder of all runs.
         options: data folder and device.
