@@ -223,7 +223,6 @@ def test_a_steady_state_is_where_hardly_anything_changes(control):
         (dict(event=Event(lambda t, y: 1.0)), "returned a float"),
         (dict(event=lambda t, y: y), "Event"),
         (dict(event=Event(lambda t, y: y[0, 0]), t1=torch.ones(2)), "one interval"),
-        (dict(event=Event(lambda t, y: y[0, 0]), method="gauss4", steps=4), "implicit"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

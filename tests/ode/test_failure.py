@@ -152,7 +152,7 @@ def test_statuses_read_as_sentences():
         (dict(control=dict(safty=0.8)), "safty"),
         (dict(control=dict(safety=1.5)), "safety=1.5"),
         (dict(method="rk4"), "rk4 is a method without an error estimate.*steps=N"),
-        (dict(method="gauss4"), "gauss4 is an implicit method"),
+        (dict(method="gauss4"), "gauss4 is an implicit method without an error estimate"),
         (dict(t1=nan), "times must be finite"),
         (dict(t0=-inf), "times must be finite"),
         (dict(t1=torch.tensor([1.0, inf])), "times must be finite"),

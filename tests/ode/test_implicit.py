@@ -1,6 +1,7 @@
 """Implicit methods: order, stability, what they conserve, their gradients, and how they say that they did not converge."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -391,14 +392,23 @@ def test_other_gradients_are_refused(gradient: str) -> None:
         SolverConfig(method="radau5", steps=2, gradient=gradient)
 
 
-def test_adaptive_steps_are_refused_even_with_an_error_estimate() -> None:
+@torch.no_grad()
+def test_a_diagonally_implicit_tableau_of_ones_own_chooses_its_steps() -> None:
     embedded = Tableau(a=[[GAMMA], [1 - GAMMA, GAMMA]], b=[1 - GAMMA, GAMMA], c=[GAMMA, 1], b_error=[-GAMMA, GAMMA])
+    y0 = torch.ones(2, 1, dtype=torch.float64)
+    solution = solve(lambda t, y: -50 * (y - torch.cos(t)), y0, 0.0, 1.0, method=embedded, rtol=1e-4, atol=1e-4)
+    exact = (2500 * math.cos(1.0) + 50 * math.sin(1.0)) / 2501
+    torch.testing.assert_close(solution.y1, torch.full_like(y0, exact), rtol=0, atol=1e-3)
     with pytest.raises(ConfigError, match="give steps=N"):
-        SolverConfig(method=embedded)
+        SolverConfig(method=replace(embedded, b_error=None))
 
 
-@pytest.mark.parametrize("asked", [dict(save_at=[0.5]), dict(dense=True)])
-def test_states_inside_are_refused_under_grad(asked: dict[str, object]) -> None:
-    y0 = torch.ones(1, 1, requires_grad=True)
-    with pytest.raises(ConfigError, match="gradients of y1 only"):
-        solve(lambda t, y: -y, y0, 0.0, 1.0, method="gauss2", steps=2, **asked)
+@pytest.mark.parametrize("method", ["gauss2", "radau3"])
+def test_states_inside_have_their_gradients(method: str) -> None:
+    def states(y0: Tensor) -> Tensor:
+        chosen = Implicit(method, tol=1e-13)
+        ys = solve(lambda t, y: torch.sin(3 * y) + t, y0, 0.0, 1.0, method=chosen, steps=2, save_at=[0.2, 0.5, 0.8]).ys
+        assert isinstance(ys, Tensor)
+        return ys
+
+    assert torch.autograd.gradcheck(states, (double(2, 1).requires_grad_(),))

@@ -25,6 +25,8 @@ KNOWN = {
     "gauss4": (4, None, 2),
     "radau3": (3, None, 2),
     "radau5": (5, None, 3),
+    "kvaerno3": (3, 2, 3),
+    "kvaerno5": (5, 4, 3),
 }
 
 

@@ -100,14 +100,18 @@ class SolverConfig:
         tableau = self.tableau
         if self.steps is not None and self.control.stops:
             raise ConfigError(f"steps={self.steps} are equal and land on no step_at or jump_at; leave steps out, or those")
-        if self.steps is None and (tableau.b_error is None or not tableau.explicit):
-            kind = "an implicit method" if not tableau.explicit else "a method without an error estimate"
-            raise ConfigError(f"{tableau.name} is {kind} and cannot choose its steps; give steps=N, or use dopri5, tsit5, bosh3, ...")
+        if self.steps is None and not (tableau.b_error is not None and (tableau.explicit or tableau.diagonal)):
+            kind, better = ("a method without an error estimate", "dopri5, tsit5, bosh3, ...")
+            if not tableau.explicit:
+                kind, better = "an implicit method without an error estimate", "kvaerno5 or kvaerno3"
+            raise ConfigError(f"{tableau.name} is {kind} and cannot choose its steps; give steps=N, or use {better}")
+        if self.steps is None and not tableau.explicit and self.implicit.solver != "newton":
+            raise ConfigError(f"{tableau.name} chooses its steps with solver='newton' only; leave the solver out, or give steps=N")
         self.gradient.check(self)
-        if self.control.per == "sample" and not tableau.explicit:
-            raise ConfigError(
-                f"the implicit method {tableau.name} cannot be combined with control='sample'; use control='batch', or an explicit method"
-            )
+        if self.control.per == "sample" and not (tableau.explicit or (tableau.reuses_last and self.steps is None)):
+            text = f"the implicit method {tableau.name} cannot be combined with control='sample'"
+            fixed = " and steps" if tableau.reuses_last else ""
+            raise ConfigError(f"{text}{fixed}; use control='batch', an explicit method, or adaptive steps of kvaerno5")
 
     def _check_values(self) -> None:
         if self.steps is not None and not is_whole(self.steps):

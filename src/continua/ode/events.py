@@ -90,8 +90,6 @@ def check_events(config: "SolverConfig", relative: bool) -> None:
         raise ConfigError(
             "events need one interval for the whole batch, or adaptive steps with control='sample' (for gradients to t1, too)"
         )
-    if not config.tableau.explicit:
-        raise ConfigError(f"{config.tableau.name} is implicit and has no states inside its steps, where events are located; use dopri5")
 
 
 @dataclass

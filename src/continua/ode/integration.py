@@ -267,9 +267,9 @@ class BatchSteps(AcceptedSteps):
             self._note(t, t_next - t, float(ratio), bool(accept))
             h = float(choose(torch.tensor(t_next - t, dtype=torch.float64), ratio, accept))
             if not accept:
-                first = attempt.stages[0]
+                first = attempt.stages[0] if p.stepper.starts_with_rate else first
                 if self._hopeless(attempt, ratio, t, t1, h, smallest):
-                    status = Status.STEP_UNDERFLOW
+                    status = Status.STEP_UNDERFLOW if attempt.failed is None else attempt.failed.status
                     break
                 continue
             step = Step(int(self.stats.accepted) - 1, t, t_next, self.y, attempt.y1, attempt.stages)

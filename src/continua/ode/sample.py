@@ -72,7 +72,9 @@ class SampleSteps(AcceptedSteps):
             end, resume, jump = (active.t1, None, None) if stops is None else stops.next(active.t, active.t1)
             last = active.h.abs() >= (end - active.t).abs() * (1 - 1e-12)
             t_next = torch.where(last, end, active.t + active.h)
+            calls = p.rate.calls
             attempt = p.stepper.step(p.rate, active.t, t_next, active.y, active.first)
+            self.counts.nfe[active.rows] += p.rate.calls - calls
             ratio = p.ratio(attempt, active.y, per_sample=True)
             accept = choose.accepts(t_next - active.t, ratio)
             self._note(active, t_next, ratio, accept)
@@ -147,8 +149,9 @@ class SampleSteps(AcceptedSteps):
             return Step(index, active.t, t_next, active.y, attempt.y1, attempt.stages, active.rows)
         y, t, t_next = pick(active.y, moving), active.t[moving], t_next[moving]
         if torch.is_grad_enabled() and any(part.requires_grad for part in attempt.y1):
+            calls = p.rate.calls
             attempt = p.stepper.step(p.rate, t, t_next, y, pick(attempt.stages[0], moving))
-            self.counts.nfe[active.rows[moving]] += p.stepper.evaluations
+            self.counts.nfe[active.rows[moving]] += p.rate.calls - calls
             return Step(index, t, t_next, y, attempt.y1, attempt.stages, active.rows[moving])
         stages = [pick(stage, moving) for stage in attempt.stages]
         return Step(index, t, t_next, y, pick(attempt.y1, moving), stages, active.rows[moving])
@@ -157,9 +160,10 @@ class SampleSteps(AcceptedSteps):
         """The step taken again, by some of its rows only until an event."""
         p = self.integration
         t_next = torch.where(which, until, torch.as_tensor(step.t_next))
+        calls = p.rate.calls
         attempt = p.stepper.shortened(p.rate, step, t_next)
         rows = slice(None) if step.rows is None else step.rows
-        self.counts.nfe[rows] += p.stepper.evaluations
+        self.counts.nfe[rows] += p.rate.calls - calls
         return Step(step.index, step.t, t_next, step.y0, attempt.y1, attempt.stages, step.rows)
 
     def _mark(self, rows: Tensor) -> None:
@@ -177,7 +181,6 @@ class SampleSteps(AcceptedSteps):
         counts.last_step[rows] = h
         counts.accepted[rows] += accept
         counts.rejected[rows] += ~accept
-        counts.nfe[rows] += self.integration.stepper.evaluations + (active.first is None)
         if self.integration.config.record_steps:
             self._log.append(torch.stack([part.double() for part in (rows, active.t, h, ratio, accept)]))
 

@@ -17,14 +17,14 @@ from continua.ode.dense import DenseOutput, Saver, relative_times
 from continua.ode.error import Tolerance, check_tolerances, largest_tolerance
 from continua.ode.events import Event, Watch, as_events, check_events
 from continua.ode.gradients import Gradient
-from continua.ode.implicit import Implicit, ImplicitStepper
+from continua.ode.implicit import DiagonalStepper, Implicit, ImplicitStepper
 from continua.ode.integration import BatchSteps, Integration
 from continua.ode.moving import attach_end, attach_saved, attach_start, moves, with_graph
 from continua.ode.plain import Options, no_end_time, refuse_unknown
 from continua.ode.rate import Field, Rate, RelativeTime, parameters_of, time_dtype
 from continua.ode.sample import SampleCounts, SampleSteps
 from continua.ode.solution import Solution, State, Stats, Status, Time
-from continua.ode.stepper import ExplicitStepper
+from continua.ode.stepper import ExplicitStepper, Stepper
 from continua.ode.stops import snapped
 from continua.ode.surroundings import for_transforms, transformed, why_not_compiled
 from continua.ode.tableau import Tableau
@@ -56,8 +56,9 @@ def solve(
         f: a module or callable f(t, y) -> rate of change, shaped like y. t is a 0-d tensor when all samples share it, else (batch,).
         y0: a tensor, or a tuple of tensors for a coupled system; batch first.
         t0, t1: start and end, both needed; t1 < t0 integrates backwards. A (batch,) tensor gives each sample its own interval.
-        method: a name (euler, midpoint, heun, ralston, rk4, rk38, bosh3, fehlberg45, dopri5, tsit5, dopri8; implicit: gauss2, gauss4,
-            radau3, radau5), a `Tableau`, or an `Implicit` method with the options of its iteration.
+        method: a name (euler, midpoint, heun, ralston, rk4, rk38, bosh3, fehlberg45, dopri5, tsit5, dopri8; for stiff equations
+            kvaerno3, kvaerno5; implicit with fixed steps gauss2, gauss4, radau3, radau5), a `Tableau`, or an `Implicit` method with
+            the options of its iteration.
         rtol, atol: a step is accepted when the RMS of error / (atol + rtol max(|y|)) is at most 1. Numbers; or tensors that broadcast
             against y0, or tuples with one of these for each part of y0.
         steps: this many equal steps instead of adaptive ones.
@@ -218,7 +219,7 @@ def _integration(config: SolverConfig, f: Field, y0: State, asked: _Asked, param
         check_events(config, relative)
     return Integration(
         rate=rate,
-        stepper=ExplicitStepper(tableau) if tableau.explicit else ImplicitStepper(tableau, config.implicit),
+        stepper=_stepper(config, tableau),
         config=config,
         y0=y0,
         t0=t0,
@@ -230,6 +231,14 @@ def _integration(config: SolverConfig, f: Field, y0: State, asked: _Asked, param
         dense=DenseOutput(tableau, y0, *interval, relative, config.control) if asked.dense else None,
         watch=Watch(asked.events, rate, tableau, y0[0].shape[0], each) if asked.events else None,
     )
+
+
+def _stepper(config: SolverConfig, tableau: Tableau) -> Stepper:
+    if tableau.explicit:
+        return ExplicitStepper(tableau)
+    if tableau.diagonal and config.implicit.solver == "newton":
+        return DiagonalStepper(tableau, config.implicit, None if config.steps is not None else (config.rtol, config.atol))
+    return ImplicitStepper(tableau, config.implicit)
 
 
 def _on_common_clock(times: "list[float] | Tensor", t0: Time, t1: Time) -> "list[float] | Tensor":

@@ -82,6 +82,7 @@ class Stepper(ABC):
     tableau: Tableau
     order: int  # of the error estimate where there is one: the error of a step falls as h^order
     evaluations: int  # of f in a step whose first stage is known
+    starts_with_rate: bool = True  # the first stage is f at the start of the step
 
     @abstractmethod
     def step(self, rate: Rate, t: Time, t_next: Time, y: State, first: State | None) -> Attempt:
@@ -93,7 +94,7 @@ class Stepper(ABC):
 
     def shortened(self, rate: Rate, step: Step, t_next: Time) -> Attempt:
         """An accepted step, taken again from its start to an earlier time."""
-        return self.step(rate, step.t, t_next, step.y0, step.stages[0] if self.tableau.explicit else None)
+        return self.step(rate, step.t, t_next, step.y0, step.stages[0] if self.starts_with_rate else None)
 
     def stages(self, rate: Rate, t: Time, t_next: Time, y: State) -> list[State]:
         """The stages that the new state depends on, without those for the error estimate or the next step alone."""

@@ -51,7 +51,7 @@ class Tableau:
             object.__setattr__(self, "b_error", tuple(map(float, self.b_error)))
         self._check()
         # Found now, since a compiled solve can read a cached property but not compute it (Python 3.11 locks meanwhile).
-        _ = self.explicit, self.fsal, self.estimate_order, self.needed
+        _ = self.explicit, self.diagonal, self.stiffly_accurate, self.reuses_last, self.fsal, self.estimate_order, self.needed
 
     def _check(self) -> None:
         a, b, c = np.array(self.a), np.array(self.b), np.array(self.c)
@@ -86,9 +86,24 @@ class Tableau:
         return all(self.a[i][j] == 0.0 for i in range(self.stages) for j in range(i, self.stages))
 
     @cached_property
+    def diagonal(self) -> bool:
+        """Diagonally implicit: each stage is found by itself, after those before it."""
+        return not self.explicit and all(self.a[i][j] == 0.0 for i in range(self.stages) for j in range(i + 1, self.stages))
+
+    @cached_property
+    def stiffly_accurate(self) -> bool:
+        """The last stage is taken at the new state."""
+        return self.a[-1] == self.b and self.c[-1] == 1.0
+
+    @cached_property
     def fsal(self) -> bool:
         """First same as last: the last stage is f at the end of the step, so the next step starts with it."""
-        return self.explicit and self.stages > 1 and self.a[-1] == self.b and self.c[-1] == 1.0
+        return self.explicit and self.stages > 1 and self.stiffly_accurate
+
+    @cached_property
+    def reuses_last(self) -> bool:
+        """Explicit in its first stage and stiffly accurate: each step begins with the last stage of the one before."""
+        return self.diagonal and not any(self.a[0]) and self.stiffly_accurate
 
     @cached_property
     def estimate_order(self) -> int:
@@ -108,7 +123,7 @@ class Tableau:
         """Polynomial weights of the stages, per stage the coefficients of θ, θ², …"""
         if self.dense is not None:
             return tuple(map(tuple, self.dense))
-        coefficients, _ = continuous_extension(np.array(self.a), np.array(self.b), self.order, self.fsal)
+        coefficients, _ = continuous_extension(np.array(self.a), np.array(self.b), self.order, self.fsal, self.diagonal)
         return tuple(map(tuple, coefficients.tolist()))
 
     def with_end_stage(self) -> "Tableau":
@@ -326,7 +341,48 @@ RADAU5 = Tableau(
     order=5,
     name="radau5",
 )
+# Kværnø 2004, ESDIRK 3/2 with γ the middle root of γ³ − 3γ² + 3γ/2 − 1/6: L-stable; the embedded method, its third stage, A-stable.
+_G = 0.435866521508459
+KVAERNO3 = Tableau(
+    a=[
+        [],
+        [_G, _G],
+        [(-4 * _G**2 + 6 * _G - 1) / (4 * _G), (1 - 2 * _G) / (4 * _G), _G],
+        [(6 * _G - 1) / (12 * _G), -1 / ((24 * _G - 12) * _G), (-6 * _G**2 + 6 * _G - 1) / (6 * _G - 3), _G],
+    ],
+    b=[(6 * _G - 1) / (12 * _G), -1 / ((24 * _G - 12) * _G), (-6 * _G**2 + 6 * _G - 1) / (6 * _G - 3), _G],
+    c=[0, 2 * _G, 1, 1],
+    b_error=[
+        (6 * _G - 1) / (12 * _G) - (-4 * _G**2 + 6 * _G - 1) / (4 * _G),
+        -1 / ((24 * _G - 12) * _G) - (1 - 2 * _G) / (4 * _G),
+        (-6 * _G**2 + 6 * _G - 1) / (6 * _G - 3) - _G,
+        _G,
+    ],
+    order=3,
+    name="kvaerno3",
+)
+# Kværnø 2004, ESDIRK 5/4 with γ = 0.26: L-stable; the embedded method, its sixth stage, A-stable.
+_ROWS = (
+    (0.13855640231268224, 0, -0.04245337201752043, 0.02446657898003141, 0.61943039072480676, 0.26, 0),
+    (0.13659751177640291, 0, -0.05496908796538376, -0.04118626728321046, 0.62993304899016403, 0.06962479448202728, 0.26),
+)
+KVAERNO5 = Tableau(
+    a=[
+        [],
+        [0.26, 0.26],
+        [0.13, 0.84033320996790809, 0.26],
+        [0.22371961478320505, 0.47675532319799699, -0.06470895363112615, 0.26],
+        [0.16648564323248321, 0.10450018841591720, 0.03631482272098715, -0.13090704451073998, 0.26],
+        *_ROWS,
+    ],
+    b=_ROWS[1],
+    c=[0, 0.52, 1.23033320996790809, 0.89576598434987589, 0.43639360985864838, 1, 1],
+    b_error=[new - old for old, new in zip(*_ROWS, strict=True)],
+    order=5,
+    name="kvaerno5",
+)
 
-_ALL = (EULER, MIDPOINT, HEUN, RALSTON, RK4, RK38, BOSH3, FEHLBERG45, DOPRI5, TSIT5, DOPRI8, GAUSS2, GAUSS4, RADAU3, RADAU5)
+_EXPLICIT = (EULER, MIDPOINT, HEUN, RALSTON, RK4, RK38, BOSH3, FEHLBERG45, DOPRI5, TSIT5, DOPRI8)
+_ALL = (*_EXPLICIT, GAUSS2, GAUSS4, RADAU3, RADAU5, KVAERNO3, KVAERNO5)
 METHODS: dict[str, Tableau] = {tableau.name: tableau for tableau in _ALL}
 """Tableaux by name."""

@@ -52,10 +52,6 @@ class Checkpoint(Gradient):
     def integrate(self, integration: Integration) -> Solution:
         if not integration.differentiable:
             return integration.steps().run().solution()
-        tableau = integration.stepper.tableau
-        if not tableau.explicit and (integration.dense is not None or integration.saver is not None):
-            text = f"{tableau.name} is implicit and gives gradients of y1 only"
-            raise ConfigError(f"{text}; for save_at or dense use an explicit method, or ask for the states under torch.no_grad()")
         limit = self._room(integration)
         y0 = integration.y0
         # As in a replay, f sees a state that requires gradients, whether or not y0 does.

@@ -42,6 +42,21 @@ def gmres(operator: Operator, b: Tensor, target: Tensor, dimension: int) -> tupl
     return torch.einsum("bjn,bj->bn", basis[:, :size], weights[:, :, 0]), rest.abs()
 
 
+def gmres_restarted(operator: Operator, b: Tensor, share: float, dimension: int, restarts: int) -> tuple[Tensor, Tensor]:
+    """x of A x = b up to a share of ‖b‖, restarted where the Krylov space was too small; and the rows for which that did not help."""
+    target = max(share, 4 * torch.finfo(b.dtype).eps) * torch.linalg.vector_norm(b, dim=1)
+    x, residual = torch.zeros_like(b), b
+    under_way = torch.ones(len(b), dtype=torch.bool, device=b.device)
+    for _ in range(restarts):
+        correction, undone = gmres(operator, residual, target, dimension)
+        x = x + correction
+        under_way = under_way & ~(undone <= target)
+        if not bool(under_way.any()):
+            break
+        residual = torch.where(under_way[:, None], b - operator(x), 0.0)
+    return x, under_way
+
+
 def _rotate(upper: Tensor, lower: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
     return cos * upper + sin * lower, cos * lower - sin * upper
 

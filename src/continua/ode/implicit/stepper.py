@@ -10,72 +10,25 @@ Both linear systems go to GMRES. Statistics count calls of f; products with J or
 `jacobian="difference"` makes them of calls.
 """
 
-from dataclasses import dataclass
-from typing import Literal
-
 import torch
 from torch import Tensor
 
-from continua.errors import ConfigError
 from continua.ode.error import rms
 from continua.ode.implicit.jacobian import Differences, Linearised, Product, StageEquations, mix
-from continua.ode.implicit.krylov import Operator, gmres
-from continua.ode.plain import Plain, is_whole, plain_differences
+from continua.ode.implicit.krylov import gmres, gmres_restarted
+from continua.ode.implicit.options import Implicit
 from continua.ode.rate import Rate
 from continua.ode.solution import State, Status, Time, failure
 from continua.ode.stepper import Attempt, Failed, Inner, ParameterGradients, StageVjp, Stepper, combine, rate_vjp
-from continua.ode.tableau import Tableau, find_method, name_of
+from continua.ode.tableau import Tableau
 
 LINEAR_SHARE = 0.1  # of the tolerance: what a linear solve may leave undone
 
 
-@dataclass(frozen=True)
-class Implicit:
-    """An implicit method, and how its stage equations are solved.
-
-    `solver`: "newton" (Newton–Krylov: linear systems by GMRES, for stiff equations) or "fixed_point" (plain iteration: converges only
-    while the step is short, about |h λ| < 1). An iteration has converged when its last correction, relative to the state, is at most
-    `tol` (default eps^(3/4): 2e-12 in float64, 6e-6 in float32). `max_iterations` per step: by default 20 for Newton, 200 for fixed
-    point. `krylov`: the largest dimension of a Krylov space. `jacobian`: "exact" (derivatives of f by autograd) or "difference" (central
-    differences, for an f that autograd cannot differentiate twice).
-    """
-
-    tableau: "str | Tableau"
-    solver: Literal["newton", "fixed_point"] = "newton"
-    tol: float | None = None
-    max_iterations: int | None = None
-    krylov: int = 50
-    jacobian: Literal["exact", "difference"] = "exact"
-
-    def __post_init__(self) -> None:
-        tableau = find_method(self.tableau)
-        object.__setattr__(self, "tableau", self.tableau if isinstance(self.tableau, str) else tableau)  # its numbers, of a file
-        if tableau.explicit:
-            raise ConfigError(
-                f"Implicit({tableau.name!r}): {tableau.name} is explicit and solves no equations; use method={tableau.name!r}"
-            )
-        for name, values in dict(solver=("newton", "fixed_point"), jacobian=("exact", "difference")).items():
-            if getattr(self, name) not in values:
-                raise ConfigError(f"Implicit: {name}={getattr(self, name)!r}; expected one of {', '.join(map(repr, values))}")
-        if self.tol is not None and not (isinstance(self.tol, int | float) and 0 < self.tol < 1):
-            raise ConfigError(f"Implicit: tol={self.tol!r}; expected a number between 0 and 1, relative to the state")
-        if self.max_iterations is None:
-            object.__setattr__(self, "max_iterations", 20 if self.solver == "newton" else 200)
-        for name in ("max_iterations", "krylov"):
-            if not is_whole(getattr(self, name)):
-                raise ConfigError(f"Implicit: {name}={getattr(self, name)!r}; expected a whole number of at least 1")
-
-    def plain(self) -> "str | Plain":
-        """The method and the options that differ from the defaults; the method alone where none does."""
-        options = plain_differences(self, Implicit(self.tableau, solver=self.solver))
-        if self.solver != "newton":
-            options = {"solver": self.solver, **options}
-        method = name_of(self.tableau)
-        return {"tableau": method, **options} if options else method
-
-
 class ImplicitStepper(Stepper):
     """An implicit tableau, all stages of a step at once. Times are numbers, the same for the whole batch."""
+
+    starts_with_rate = False
 
     def __init__(self, tableau: Tableau, options: Implicit) -> None:
         self.tableau, self.options = tableau, options
@@ -97,19 +50,20 @@ class ImplicitStepper(Stepper):
         return attempt.stages
 
     def vjp(self, rate: Rate, t: Time, t_next: Time, y: State, g: State, gradients: ParameterGradients, inner: Inner = ()) -> StageVjp:
-        if inner:
-            raise ConfigError(f"{self.tableau.name} is implicit and gives gradients of y1 only; use an explicit method for states inside")
         equations, stages = StageEquations(rate, self.tableau, t, t_next, y), self.stages(rate, t, t_next, y)
         linearised = Linearised(equations, equations.points(equations.pack(stages)))
         right = equations.h * equations.b[:, None] * equations.pack_one(g)[:, None]
+        for weights, cotangent in inner:
+            right = right + equations.h * right.new_tensor(weights)[:, None] * equations.pack_one(cotangent)[:, None]
 
         def operator(rows: Tensor) -> Tensor:
             seeds = rows.reshape(right.shape)
             return (seeds - equations.h * mix(equations.a.T, linearised.pull(seeds))).flatten(1)
 
-        rows, failed = self._linear_solve(operator, right.flatten(1), self._tolerance(rate))
-        if failed:
-            raise failure(Status.NOT_CONVERGED, float(t), equations.h, float(rms(y, False)), failed)
+        restarts, share = int(self.options.max_iterations or 1), LINEAR_SHARE * self._tolerance(rate)
+        rows, undone = gmres_restarted(operator, right.flatten(1), share, self.options.krylov, restarts)
+        if bool(undone.any()):
+            raise failure(Status.NOT_CONVERGED, float(t), equations.h, float(rms(y, False)), _indices(undone))
         seeds = equations.unpack(rows.reshape(right.shape))
         mu = [rate_vjp(point, k, seed, gradients) for (point, k), seed in zip(linearised.graphs, seeds, strict=True)]
         return mu, stages
@@ -161,20 +115,6 @@ class ImplicitStepper(Stepper):
 
         correction, undone = gmres(operator, residual.flatten(1), target, self.options.krylov)
         return correction.reshape(residual.shape), undone
-
-    def _linear_solve(self, operator: Operator, b: Tensor, tol: float) -> tuple[Tensor, list[int]]:
-        """x of A x = b by GMRES, restarted where the Krylov space was too small, and the samples for which that did not help."""
-        target = max(LINEAR_SHARE * tol, 4 * torch.finfo(b.dtype).eps) * _norm(b)
-        x, residual = torch.zeros_like(b), b
-        under_way = torch.ones(len(b), dtype=torch.bool, device=b.device)
-        for _ in range(int(self.options.max_iterations or 1)):
-            correction, undone = gmres(operator, residual, target, self.options.krylov)
-            x = x + correction
-            under_way = under_way & ~(undone <= target)
-            if not bool(under_way.any()):
-                break
-            residual = torch.where(under_way[:, None], b - operator(x), 0.0)
-        return x, _indices(under_way)
 
     def _tolerance(self, rate: Rate) -> float:
         return rate.resolution**0.75 if self.options.tol is None else self.options.tol
