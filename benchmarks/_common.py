@@ -1,13 +1,15 @@
 """What every benchmark shares: interleaved timing, the machine's description, a table or JSON."""
 
 import argparse
+import ctypes
+import gc
 import json
 import os
 import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -41,12 +43,16 @@ def computable(name: str) -> bool:
     return not fault
 
 
-def medians(cases: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median seconds of each case. Each round runs every case once, so a busy moment of the machine slows all of them alike."""
+def medians(cases: dict[str, Callable[[], object]], repeats: int, cold: Collection[str] = ()) -> dict[str, float]:
+    """Median seconds of each case. Each round runs every case once, so a busy moment of the machine slows all of them alike.
+
+    `cold`: cases so long that a run to warm up, which all others have, would change nothing.
+    """
     if "--default-malloc" not in sys.argv:
         keep_freed_memory()
-    for case in cases.values():
-        case()
+    for name, case in cases.items():
+        if name not in cold:
+            case()
     times: dict[str, list[float]] = {name: [] for name in cases}
     for _ in range(repeats):
         for name, case in cases.items():
@@ -54,6 +60,21 @@ def medians(cases: dict[str, Callable[[], object]], repeats: int) -> dict[str, f
             case()
             times[name].append(time.perf_counter() - start)
     return {name: statistics.median(values) for name, values in times.items()}
+
+
+def peak_growth(case: Callable[[], object]) -> float:
+    """MB by which the resident set grew at most."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # what earlier cases freed must not hide what this one takes
+    Path("/proc/self/clear_refs").write_text("5")  # sets the high-water mark to the present size
+    before = _resident("VmRSS")
+    case()
+    return (_resident("VmHWM") - before) / 1e6
+
+
+def _resident(mark: str) -> int:
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(mark))
+    return 1024 * int(line.split()[1])
 
 
 def machine(*packages: str) -> dict[str, Any]:
@@ -66,6 +87,7 @@ def machine(*packages: str) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         **{flag: flag in flags for flag in CPU_FLAGS},
         "oneDNN limit": os.environ.get("ONEDNN_MAX_CPU_ISA"),
+        "PyTorch limit": os.environ.get("ATEN_CPU_CAPABILITY"),
         "native kernels": kernels_text(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "python": platform.python_version(),

@@ -7,14 +7,11 @@ Memory is the growth of the process's resident set: its high-water mark is set b
 where glibc returns freed tensors to the system at once (MALLOC_MMAP_THRESHOLD_), so that the mark follows what is alive.
 """
 
-import ctypes
-import gc
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,7 +20,7 @@ import torchode
 from torch import Tensor, nn
 from torch.nn import functional as nnf
 
-from _common import machine, medians, options, show_all
+from _common import machine, medians, options, peak_growth, show_all
 from continua.ode import Checkpoint, solve
 
 TOLERANCE, FIRST_STEP = 1e-3, 0.1
@@ -246,21 +243,6 @@ def in_own_process(part: str, batch: int) -> dict[str, float]:
     command = [sys.executable, __file__, "--memory-of", part, "--batch", str(batch), "--threads", str(torch.get_num_threads())]
     done = subprocess.run(command, env={**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout)
-
-
-def peak_growth(case: Callable[[], object]) -> float:
-    """MB by which the resident set grew at most."""
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)  # what earlier cases freed must not hide what this one takes
-    Path("/proc/self/clear_refs").write_text("5")  # sets the high-water mark to the present size
-    before = resident("VmRSS")
-    case()
-    return (resident("VmHWM") - before) / 1e6
-
-
-def resident(mark: str) -> int:
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(mark))
-    return 1024 * int(line.split()[1])
 
 
 # --- 4. per-sample control --------------------------------------------------------------------------------------------

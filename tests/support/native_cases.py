@@ -26,7 +26,7 @@ def laid_out(x: Tensor, layout: str) -> Tensor:
 
 
 def conv_case(draw: random.Random, dtype: torch.dtype = torch.float64, most: int = 40) -> dict:
-    """The arguments of `native_conv`: any shape, order, stride, reach, layout, with or without each part."""
+    """The arguments of `native_conv`: any shape, order, stride, reach, layout, taps, with or without each part."""
     batch, channels, out = draw.choice([0, 1, 2, 5, 9]), draw.randint(1, most), draw.randint(1, most)
     height, width, order, stride = draw.randint(1, 14), draw.randint(1, 14), draw.randint(0, 4), draw.choice([1, 1, 2, 3])
     basis, taps = (order + 1) * (order + 2) // 2, [2 * draw.randint(0, 9) + 1 for _ in range(2)]
@@ -38,18 +38,25 @@ def conv_case(draw: random.Random, dtype: torch.dtype = torch.float64, most: int
     def maybe(value: Tensor) -> Tensor | None:
         return value if draw.random() < 0.6 else None
 
+    alternating = draw.random() < 0.6  # even and odd in turn, as a Gaussian's derivatives are; other taps take other ways
+
+    def taps_of(*shape: int) -> Tensor:
+        values = normal(*shape)
+        signs = torch.tensor([(-1.0) ** i for i in range(shape[-2])], dtype=dtype)[:, None]
+        return values + signs * values.flip(-1) if alternating else values
+
     each = [(batch,) if draw.random() < 0.25 else () for _ in range(3)]
     groups = draw.choice([0, *(n for n in range(1, channels + 1) if channels % n == 0)])
     time = draw.choice([(), (batch,)]) if draw.random() < 0.6 and batch else None
     size = [(n - 1) // stride + 1 for n in (height, width)]
-    cols = normal(*each[2], order + 1, taps[1])
-    direction = normal(*cols.shape)
+    cols = taps_of(*each[2], order + 1, taps[1])
+    direction = taps_of(*cols.shape)
     return dict(
         x=laid_out(normal(batch, channels, height, width), draw.choice(LAYOUTS)),
         gamma=maybe(normal(channels)) if groups else None,
         beta=maybe(normal(channels)) if groups else None,
         alpha=normal(*each[0], basis, channels, out) / channels,
-        rows=normal(*each[1], order + 1, taps[0]),
+        rows=taps_of(*each[1], order + 1, taps[0]),
         cols=cols,
         bias=maybe(normal(out)),
         t=None if time is None else normal(*time),

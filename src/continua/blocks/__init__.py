@@ -15,7 +15,7 @@ from continua.blocks.erk import ERKStep
 from continua.blocks.field import ConvField, Field, Prepared
 from continua.blocks.irk import Clique, IRKStep
 from continua.blocks.known_methods import embed_tableau
-from continua.blocks.norm import ACTIVATIONS, Activation, Style, group_norm
+from continua.blocks.norm import ACTIVATIONS, Activation, Style, group_norm, norm_then_act
 from continua.blocks.ode import ODEBlock
 from continua.blocks.optimality import OptimalityGradients, optimality_gradients
 from continua.blocks.period import Period, RKStep
@@ -42,6 +42,7 @@ __all__ = [
     "Style",
     "embed_tableau",
     "group_norm",
+    "norm_then_act",
     "norms_over_batches",
     "optimality_gradients",
     "share_batch_statistics",

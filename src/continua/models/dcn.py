@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from continua.blocks import Activation, ConvField, ODEBlock, ResidualBlock, group_norm
+from continua.blocks import Activation, ConvField, ODEBlock, ResidualBlock, group_norm, norm_then_act
 from continua.errors import ConfigError, unknown_name
 from continua.filters import Filter, FilterConv2d, NJet, Pixel, ScheduledNJet
 from continua.models.bounded import check_order
@@ -194,7 +194,7 @@ class Down(nn.Module):
             self.conv = FilterConv2d(Pixel(narrow, wide, size=4), stride=2, padding=1, bias=True)
 
     def forward(self, h: Tensor) -> Tensor:
-        return self.conv(self.act(self.norm(h), overwrite=True))
+        return self.conv(norm_then_act(self.norm, self.act)(h))
 
 
 class Head(nn.Module):
@@ -209,7 +209,7 @@ class Head(nn.Module):
 
     def pool(self, h: Tensor) -> Tensor:
         """norm → act → mean over pixels, (batch, channels)."""
-        return self.act(self.norm(h), overwrite=True).mean((2, 3))
+        return norm_then_act(self.norm, self.act)(h).mean((2, 3))
 
     def pre_logits(self, h: Tensor) -> Tensor:
         """What the linear layer reads."""

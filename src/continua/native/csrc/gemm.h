@@ -1,6 +1,7 @@
 // Small matrix products that live in the first two caches. Row-major; the right-hand factor is packed in panels of two vectors.
 #pragma once
 #include "simd.h"
+#include <type_traits>
 
 namespace CONTINUA_ISA {
 
@@ -73,16 +74,18 @@ template <class T, int KR, int NV> static inline void tile_transposed(int m, con
 template <class T> static void add_transposed(int m, int n, int k, const T *A, int lda, const T *G, int ldg, T *C, int ldc) {
   const int W = Simd<T>::width, KR = CONTINUA_TILE_ROWS;
   int i = 0;
-  for (; i + KR <= k; i += KR) {
-    int j = 0;
-    for (; j + 2 * W <= n; j += 2 * W) tile_transposed<T, KR, 2>(m, A + i, lda, G + j, ldg, C + (size_t)i * ldc + j, ldc);
-    if (j < n) tile_transposed<T, KR, 1>(m, A + i, lda, G + j, ldg, C + (size_t)i * ldc + j, ldc);
-  }
-  for (; i < k; i += 2) {
-    int j = 0;
-    for (; j + 2 * W <= n; j += 2 * W) tile_transposed<T, 2, 2>(m, A + i, lda, G + j, ldg, C + (size_t)i * ldc + j, ldc);
-    if (j < n) tile_transposed<T, 2, 1>(m, A + i, lda, G + j, ldg, C + (size_t)i * ldc + j, ldc);
-  }
+  auto strips = [&](auto high) {
+    constexpr int H = decltype(high)::value;
+    for (; i + H <= k; i += H) {
+      int j = 0;
+      for (; j + 2 * W <= n; j += 2 * W) tile_transposed<T, H, 2>(m, A + i, lda, G + j, ldg, C + (size_t)i * ldc + j, ldc);
+      if (j < n) tile_transposed<T, H, 1>(m, A + i, lda, G + j, ldg, C + (size_t)i * ldc + j, ldc);
+    }
+  };
+  strips(std::integral_constant<int, KR>{});
+  strips(std::integral_constant<int, (KR > 8 ? 8 : 4)>{});
+  strips(std::integral_constant<int, (KR > 8 ? 4 : 2)>{});
+  strips(std::integral_constant<int, 2>{});
 }
 
 } // namespace CONTINUA_ISA

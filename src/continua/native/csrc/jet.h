@@ -2,7 +2,8 @@
 //
 // Maps are (height, width, channels) with the channels padded by zeros to whole vectors. A band of output rows at a time: filter down the rows (F), filter
 // along the columns into the responses of all basis functions side by side (E), one product with the stacked coefficients. Everything between
-// input and output stays in the first two caches. Backward filters again instead of storing.
+// input and output stays in the first two caches. Backward filters again instead of storing. Taps that are even and odd in turn, as those of
+// Gaussian derivatives are, have shorter ways: fans.h.
 #pragma once
 #include "gemm.h"
 #include <algorithm>
@@ -20,7 +21,8 @@ struct Jet {
   int row_of(int i) const { return i * (order + 1) - i * (i - 1) / 2; } // place of (i, 0) among the pairs: (0,0) (0,1) ... (1,0) ...
   template <class T> int band() const {
     const int row = std::max(1, out_width() * basis() * in * (int)sizeof(T));
-    return std::clamp(163840 / row, 1, out_height());
+    const int most = std::clamp(163840 / row, 1, out_height()), bands = (out_height() + most - 1) / most;
+    return (out_height() + bands - 1) / bands; // all about equally high
   }
 };
 
@@ -112,86 +114,6 @@ template <class T, int D> static void filter_columns(const Jet &jet, const T *F,
       int v = 0;
       for (; v + B * W <= cp; v += B * W) filter_columns_block<T, D, B>(from + v, step, cp, taps, jet.reach_x, low, high, to + v);
       for (; v < cp; v += W) filter_columns_block<T, D, 1>(from + v, step, cp, taps, jet.reach_x, low, high, to + v);
-    }
-}
-
-// Y[q][x] = sum_j sum_k cols_j[k] M[q][x + k][j], a few columns at a time: what is left after the channels of F were mixed (stride 1). With two sets of
-// taps, two such sums of the same M.
-template <class T, int D, int B, int SETS>
-static inline void sum_columns_block(const T *M, int x, int low, int high, int op, const T *const *wide_taps, int size, int count, T *const *Y) {
-  const int W = Simd<T>::width;
-  Vec<T> a[SETS][AT_ONCE][B];
-  for (int s = 0; s < SETS; s++)
-    for (int r = 0; r < AT_ONCE; r++)
-      for (int b = 0; b < B; b++) a[s][r][b] = Vec<T>{};
-  for (int from = low; from <= high; from++)
-    for (int j = 0; j < D; j++) {
-      Vec<T> f[B];
-      for (int b = 0; b < B; b++) f[b] = load(M + ((size_t)from * D + j) * op + W * b);
-      for (int s = 0; s < SETS; s++) {
-        const T *d = wide_taps[s] + j * size + from - x; // falls by one for the next column
-        for (int r = 0; r < AT_ONCE; r++)
-          for (int b = 0; b < B; b++) a[s][r][b] += d[-r] * f[b];
-      }
-    }
-  for (int s = 0; s < SETS; s++)
-    for (int r = 0; r < count; r++)
-      for (int b = 0; b < B; b++) store(Y[s] + (size_t)(x + r) * op + W * b, a[s][r][b]);
-}
-
-// wide_taps: (derivatives, 2 reach + 1) with AT_ONCE - 1 zeros on each side; one for each map Y.
-template <class T, int D, int SETS> static void sum_columns(const Jet &jet, const T *M, const T *const *wide_taps, int rows, T *const *Y) {
-  const int W = Simd<T>::width, op = jet.out, reach = jet.reach_x, size = 2 * reach + 2 * AT_ONCE - 1;
-  constexpr int B = CONTINUA_VECTOR_BYTES == 64 || SETS == 1 ? 2 : 1;
-  const T *centres[SETS];
-  for (int s = 0; s < SETS; s++) centres[s] = wide_taps[s] + reach + AT_ONCE - 1;
-  for (int q = 0; q < rows; q++)
-    for (int x = 0; x < jet.width; x += AT_ONCE) {
-      const int low = std::max(0, x - reach), high = std::min(jet.width - 1, x + AT_ONCE - 1 + reach);
-      const int count = std::min(AT_ONCE, jet.width - x);
-      const T *from = M + (size_t)q * jet.width * D * op;
-      auto block = [&](auto wide, int v) {
-        T *to[SETS];
-        for (int s = 0; s < SETS; s++) to[s] = Y[s] + (size_t)q * jet.width * op + v;
-        sum_columns_block<T, D, decltype(wide)::value, SETS>(from + v, x, low, high, op, centres, size, count, to);
-      };
-      int v = 0;
-      for (; v + B * W <= op; v += B * W) block(std::integral_constant<int, B>{}, v);
-      for (; v < op; v += W) block(std::integral_constant<int, 1>{}, v);
-    }
-}
-
-// gM[q][x][j] = sum_k cols_j[k] G[q][x - k]: the transpose of sum_columns.
-template <class T, int D, int B>
-static inline void turn_columns_block(const T *G, int op, const T *taps, int reach, int low, int high, T *gM) {
-  const int W = Simd<T>::width, size = 2 * reach + 1;
-  Vec<T> a[D][B];
-  for (int j = 0; j < D; j++)
-    for (int b = 0; b < B; b++) a[j][b] = Vec<T>{};
-  for (int k = low; k <= high; k++) {
-    Vec<T> g[B];
-    for (int b = 0; b < B; b++) g[b] = load(G - (ptrdiff_t)k * op + W * b);
-    for (int j = 0; j < D; j++) {
-      const T d = taps[j * size + reach + k];
-      for (int b = 0; b < B; b++) a[j][b] += d * g[b];
-    }
-  }
-  for (int j = 0; j < D; j++)
-    for (int b = 0; b < B; b++) store(gM + (size_t)j * op + W * b, a[j][b]);
-}
-
-template <class T, int D> static void turn_columns(const Jet &jet, const T *G, const T *taps, int rows, T *gM) {
-  const int W = Simd<T>::width, op = jet.out;
-  constexpr int B = CONTINUA_VECTOR_BYTES == 64 ? (D <= 3 ? 4 : 2) : 2;
-  for (int q = 0; q < rows; q++)
-    for (int x = 0; x < jet.width; x++) {
-      const int low = std::max(-jet.reach_x, x - jet.width + 1), high = std::min(jet.reach_x, x);
-      const T *from = G + ((size_t)q * jet.width + x) * op;
-      T *to = gM + ((size_t)q * jet.width + x) * D * op;
-      int v = 0;
-      for (; v + B * W <= op; v += B * W) turn_columns_block<T, D, B>(from + v, op, taps, jet.reach_x, low, high, to + v);
-      for (; v + 2 * W <= op; v += 2 * W) turn_columns_block<T, D, 2>(from + v, op, taps, jet.reach_x, low, high, to + v);
-      for (; v < op; v += W) turn_columns_block<T, D, 1>(from + v, op, taps, jet.reach_x, low, high, to + v);
     }
 }
 

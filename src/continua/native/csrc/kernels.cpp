@@ -1,5 +1,5 @@
 // The operators for one instruction set: compiled once for each, under a namespace of its own (-DCONTINUA_ISA=...).
-#include "jet.h"
+#include "fans.h"
 #include "maps.h"
 #include "work.h"
 #include <new>
@@ -39,6 +39,7 @@ template <class T> struct Convolution {
   Jet jet;
   int cp, op_, K, pixels, out_pixels;
   size_t packed, taps_y, taps_x;
+  bool alternating; // the taps are even and odd in turn: fans.h serves
 
   explicit Convolution(const NormActConv &given) : op(given) {
     cp = padded<T>(op.in), op_ = padded<T>(op.out);
@@ -47,6 +48,10 @@ template <class T> struct Convolution {
     pixels = op.height * op.width, out_pixels = jet.out_height() * jet.out_width();
     packed = (size_t)K * op_;
     taps_y = (size_t)jet.derivatives() * (2 * op.reach_y + 1), taps_x = (size_t)jet.derivatives() * (2 * op.reach_x + 1);
+    alternating = true;
+    for (int n = 0; n < (op.rows_sample ? op.batch : 1); n++) alternating = alternating && alternate(rows(n), jet.derivatives(), op.reach_y);
+    for (int n = 0; n < (op.cols_sample ? op.batch : 1); n++)
+      alternating = alternating && alternate(cols(n), jet.derivatives(), op.reach_x) && (!op.along || alternate(along(n), jet.derivatives(), op.reach_x));
   }
   const T *rows(int n) const { return (const T *)op.rows + n * op.rows_sample; }
   const T *cols(int n) const { return (const T *)op.cols + n * op.cols_sample; }
@@ -81,8 +86,8 @@ template <class T> struct Convolution {
   // With stride 1 the channels are mixed between rows and columns: M_j = sum_i (L_i X) A_ij, then Y = sum_j M_j R_j^T. That filters three maps
   // along the columns instead of six; with a larger stride it would mix pixels that are left out. Backwards likewise, unless the gradient of
   // every single tap of the columns is asked for, which needs the six responses, or M.
-  bool mixes_first() const { return op.stride == 1; }
-  bool mixes_first_back() const { return op.stride == 1 && !op.g_cols; }
+  bool mixes_first() const { return op.stride == 1 && alternating; }
+  bool mixes_first_back() const { return mixes_first() && !op.g_cols; }
   size_t start_of(int j) const { return (size_t)jet.row_of(j) * cp * op_; } // of A_0j, A_1j, ... among coefficients stacked by column
 
   // The coefficients as the forward pass multiplies by them: one packed matrix, or one for each j.
@@ -110,7 +115,7 @@ template <class T> struct Convolution {
   size_t forward_bytes() const {
     const size_t band = jet.band<T>();
     size_t n = 2 * (size_t)pixels * cp + 4 * cp;
-    n += band * jet.width * jet.derivatives() * cp + 2 * ((size_t)out_pixels * op_ + wide_taps_size(jet.derivatives(), op.reach_x));
+    n += band * jet.width * jet.derivatives() * cp + 2 * (size_t)out_pixels * op_;
     n += mixes_first() ? band * jet.width * jet.derivatives() * op_ : band * jet.out_width() * K;
     n += op.alpha_sample ? 2 * packed : 0;
     return n * sizeof(T) + 64 * 16;
@@ -129,6 +134,10 @@ template <class T> struct Convolution {
     normalise(op.activation, X, pixels, cp, op.groups ? m.scale : nullptr, m.shift, S);
   }
 
+  template <int D> void filtered_rows(int n, const T *S, int first, int count, T *F) const {
+    alternating ? fan_rows<T, D>(jet, S, rows(n), first, count, F) : filter_rows<T, D>(jet, S, rows(n), first, count, F);
+  }
+
   template <int D> void forward(int n, const T *shared) const {
     room.reserve(forward_bytes());
     T *own = room.take<T>((size_t)pixels * cp), *S = room.take<T>((size_t)pixels * cp);
@@ -137,7 +146,6 @@ template <class T> struct Convolution {
     T *F = room.take<T>((size_t)band * jet.width * D * cp), *Y = room.take<T>((size_t)out_pixels * op_);
     T *Z = op.along ? room.take<T>((size_t)out_pixels * op_) : nullptr; // the derivative of Y along a direction of the taps
     T *E = room.take<T>(mixes_first() ? (size_t)band * jet.width * D * op_ : (size_t)band * wide * K);
-    T *wide_taps[2] = {room.take<T>(wide_taps_size(D, op.reach_x)), room.take<T>(wide_taps_size(D, op.reach_x))};
     const T *B = shared;
     if (op.alpha_sample) {
       T *stacked = room.take<T>(packed), *panels = room.take<T>(packed);
@@ -153,19 +161,19 @@ template <class T> struct Convolution {
     const bool direct = in_place<T>(op.y_strides, op.out, wide);
     T *z = op.along ? (T *)op.y_along + n * op.y_strides.sample : nullptr;
     if (direct) Y = y, Z = z;
-    widen_taps(cols(n), D, op.reach_x, wide_taps[0]);
-    if (op.along) widen_taps(along(n), D, op.reach_x, wide_taps[1]);
     for (int first = 0; first < jet.out_height(); first += band) {
       const int count = std::min(band, jet.out_height() - first);
-      filter_rows<T, D>(jet, S, rows(n), first, count, F);
+      filtered_rows<D>(n, S, first, count, F);
+      T *to[2] = {Y + (size_t)first * wide * op_, Z ? Z + (size_t)first * wide * op_ : nullptr};
+      const T *taps[2] = {cols(n), op.along ? along(n) : nullptr};
       if (mixes_first()) {
         for (int j = 0; j < D; j++) multiply(count * wide, op_, (D - j) * cp, F, D * cp, B + start_of(j), E + j * op_, D * op_);
-        T *to[2] = {Y + (size_t)first * wide * op_, Z ? Z + (size_t)first * wide * op_ : nullptr};
-        op.along ? sum_columns<T, D, 2>(jet, E, wide_taps, count, to) : sum_columns<T, D, 1>(jet, E, wide_taps, count, to);
-      } else {
-        filter_columns<T, D>(jet, F, cols(n), count, E);
-        multiply(count * wide, op_, K, E, K, B, Y + (size_t)first * wide * op_, op_);
-      }
+        op.along ? sum_columns<T, D, 2>(jet, E, taps, count, to) : sum_columns<T, D, 1>(jet, E, taps, count, to);
+      } else
+        for (int s = 0; s < (op.along ? 2 : 1); s++) {
+          filter_columns<T, D>(jet, F, taps[s], count, E);
+          multiply(count * wide, op_, K, E, K, B, to[s], op_);
+        }
     }
     finish(n, Y);
     if (direct) return;
@@ -257,7 +265,7 @@ template <class T> struct Convolution {
       const int count = std::min(band, jet.out_height() - first), M = count * wide;
       const T *g = G + (size_t)first * wide * op_;
       T *q = Q + (size_t)first * jet.width * D * cp;
-      if (op.g_alpha || op.g_cols) filter_rows<T, D>(jet, S, rows(n), first, count, F);
+      if (op.g_alpha || op.g_cols) filtered_rows<D>(n, S, first, count, F);
       if (mixes_first_back()) {
         turn_columns<T, D>(jet, g, cols(n), count, gE);
         if (op.g_alpha)
@@ -276,12 +284,16 @@ template <class T> struct Convolution {
       if (op.g_rows) row_taps<T, D>(jet, q, S, first, count, s.rows);
     }
     if (!inward) return;
-    widen_taps(rows(n), D, op.reach_y, wide_taps);
-    spread_rows<T, D>(jet, Q, wide_taps, gS);
-    if (!plain) activation_backward(op.activation, X, S, gS, pixels, cp, op.groups ? &m : nullptr, sum_g, sum_gx);
+    if (mixes_first())
+      gather_rows<T, D>(jet, Q, rows(n), gS);
+    else {
+      widen_taps(rows(n), D, op.reach_y, wide_taps);
+      spread_rows<T, D>(jet, Q, wide_taps, gS);
+    }
+    if (!plain) activation_backward(op.activation, X, S, gS, gS, pixels, cp, op.groups ? &m : nullptr, sum_g, sum_gx);
     if (op.groups) {
       for (int c = 0; c < cp; c++) s.beta[c] += sum_g[c], s.gamma[c] += sum_gx[c];
-      norm_backward(X, gS, pixels, op.in, op.groups, (const T *)op.gamma, m, sum_g, sum_gx, means);
+      norm_backward(X, gS, gS, pixels, op.in, op.groups, (const T *)op.gamma, m, sum_g, sum_gx, means);
     }
     if (gx && !direct) scatter(gS, op.in, op.height, op.width, gx, op.gx_strides);
   }
@@ -437,13 +449,17 @@ template <class T> static void norm_act_vjp(const NormAct &op, Parallel parallel
       const Moments<T> m{room.take<T>(cp), room.take<T>(cp), room.take<T>(cp), room.take<T>(cp)};
       T *sum_g = room.take<T>(cp), *sum_gx = room.take<T>(cp), *means = room.take<T>(2 * cp);
       const T *X = gathered<T>(op.x, op.x_strides, n, op, own);
-      gather((const T *)op.gy + n * op.gy_strides.sample, op.gy_strides, op.channels, op.height, op.width, g);
+      const T *gy = gathered<T>(op.gy, op.gy_strides, n, op, g);
+      T *gx = op.gx ? (T *)op.gx + n * op.gx_strides.sample : nullptr;
+      const bool direct = gx && in_place<T>(op.gx_strides, op.channels, op.width);
+      if (direct) g = gx;
       moments(X, pixels, op.channels, op.groups, (const T *)op.gamma, (const T *)op.beta, op.eps, m);
       if (op.activation == RELU || op.activation == CELU) normalise(op.activation, X, pixels, cp, m.scale, m.shift, S); // their slopes follow from it
-      activation_backward(op.activation, X, S, g, pixels, cp, &m, sum_g, sum_gx);
+      activation_backward(op.activation, X, S, gy, g, pixels, cp, &m, sum_g, sum_gx);
       for (int c = 0; c < cp; c++) g_beta[c] += sum_g[c], g_gamma[c] += sum_gx[c];
-      norm_backward(X, g, pixels, op.channels, op.groups, (const T *)op.gamma, m, sum_g, sum_gx, means);
-      if (op.gx) scatter(g, op.channels, op.height, op.width, (T *)op.gx + n * op.gx_strides.sample, op.gx_strides);
+      if (!gx) continue;
+      norm_backward(X, op.activation == IDENTITY ? gy : g, g, pixels, op.channels, op.groups, (const T *)op.gamma, m, sum_g, sum_gx, means);
+      if (!direct) scatter(g, op.channels, op.height, op.width, gx, op.gx_strides);
     }
   });
   for (int c = 0; c < op.channels; c++) {

@@ -132,9 +132,10 @@ template <class T> static void normalise(int kind, const T *X, int pixels, int c
     }
 }
 
-// In place: g = gradient of act(u) -> gradient of u, and per channel sums of g and g (x - mean) / deviation. S = act(u).
+// g = gradient of u, of that of act(u) (not written where they are the same), and per channel sums of g and g (x - mean) / deviation. S = act(u).
+// g may be `from` itself.
 template <class T>
-static void activation_backward(int kind, const T *X, const T *S, T *g, int pixels, int cp, const Moments<T> *m, T *sum_g, T *sum_gx) {
+static void activation_backward(int kind, const T *X, const T *S, const T *from, T *g, int pixels, int cp, const Moments<T> *m, T *sum_g, T *sum_gx) {
   const int W = Simd<T>::width;
   for (int v = 0; v < cp; v += W) {
     const Vec<T> mean = m ? load(m->mean + v) : Vec<T>{}, inverse = m ? load(m->inverse + v) : Vec<T>{};
@@ -142,7 +143,7 @@ static void activation_backward(int kind, const T *X, const T *S, T *g, int pixe
     Vec<T> a{}, b{};
     for (int p = 0; p < pixels; p++) {
       const size_t at = (size_t)p * cp + v;
-      Vec<T> d = load(g + at);
+      Vec<T> d = load(from + at);
       const Vec<T> x = load(X + at);
       if (kind == RELU)
         d = load(S + at) > 0 ? d : Vec<T>{};
@@ -153,7 +154,7 @@ static void activation_backward(int kind, const T *X, const T *S, T *g, int pixe
         const Vec<T> u = x * scale + shift;
         for (int i = 0; i < W; i++) d[i] *= slope<T>(kind, u[i]);
       }
-      store(g + at, d);
+      if (kind != IDENTITY) store(g + at, d);
       a += d;
       b += d * ((x - mean) * inverse);
     }
@@ -161,9 +162,9 @@ static void activation_backward(int kind, const T *X, const T *S, T *g, int pixe
   }
 }
 
-// In place: gradient of norm(x) -> gradient of x, from the channel sums that activation_backward made.
+// g = gradient of x, of that of norm(x) and the channel sums that activation_backward made. g may be `from` itself.
 template <class T>
-static void norm_backward(const T *X, T *g, int pixels, int channels, int groups, const T *gamma, const Moments<T> &m, const T *sum_g,
+static void norm_backward(const T *X, const T *from, T *g, int pixels, int channels, int groups, const T *gamma, const Moments<T> &m, const T *sum_g,
                           const T *sum_gx, T *room) {
   const int W = Simd<T>::width, cp = padded<T>(channels), size = channels / groups;
   T *mean_g = room, *mean_gx = room + cp;
@@ -181,7 +182,7 @@ static void norm_backward(const T *X, T *g, int pixels, int channels, int groups
     for (int v = 0; v < cp; v += W) {
       const size_t at = (size_t)p * cp + v;
       const Vec<T> hat = (load(X + at) - load(m.mean + v)) * load(m.inverse + v);
-      store(g + at, load(m.scale + v) * load(g + at) - load(mean_g + v) - hat * load(mean_gx + v));
+      store(g + at, load(m.scale + v) * load(from + at) - load(mean_g + v) - hat * load(mean_gx + v));
     }
 }
 
