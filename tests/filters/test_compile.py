@@ -28,3 +28,25 @@ def test_every_route_compiles_to_one_graph_with_the_same_gradients():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.split("\n")[:-1] == ["one graph: native", "one graph: dense", "one graph: separable", "one graph: hybrid"]
+
+REFUSED = """
+import torch
+from continua.filters import FilterConv2d, NJet
+
+torch.manual_seed(0)
+lone, x = FilterConv2d(NJet(4, 5)), torch.randn(2, 4, 8, 8)
+torch.testing.assert_close(torch.compile(lone, backend="eager")(x), lone(x))
+torch._dynamo.reset()
+for attempt in (lambda: torch.compile(lone, backend="eager", fullgraph=True)(x), lambda: torch.export.export(lone, (x,))):
+    try:
+        attempt()
+        print("taken")
+    except Exception as error:
+        print("the frozen copy, conv.freeze()" in str(error))
+"""
+
+
+def test_a_lone_njet_compiles_with_a_break_and_says_how_to_become_one_graph():
+    done = subprocess.run([sys.executable, "-c", REFUSED], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split() == ["True", "True"]

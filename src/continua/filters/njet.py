@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from continua.errors import ConfigError
 from continua.filters.algebra import JetAlgebra
 from continua.filters.basis import Reach, ScaleWatch, SigmaBounds, gaussian_derivatives, jet_orders
+from continua.filters.host import host_numbers
 from continua.filters.kernel import JetKernel, Kernel
 
 SHARINGS = ("layer", "channel", "pair")
@@ -84,9 +85,9 @@ class NJet(JetAlgebra):
         sigma = self.sigma_of(state["s"].detach())
         if self.sharing == "pair":
             # Thousands of σ share one fixed size: only the extremes are worth a look.
-            self.watch.check_sigma(self.label, torch.stack(sigma.aminmax()).tolist())
+            self.watch.check_sigma(self.label, host_numbers(torch.stack(sigma.aminmax())))
             return Reach((), ())
-        sigmas = sigma.tolist()
+        sigmas = host_numbers(sigma)
         self.watch.check_sigma(self.label, sigmas)
         return Reach.of(sigmas, self.radius_factor)
 

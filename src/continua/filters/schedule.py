@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from continua.errors import ConfigError
 from continua.filters.basis import Reach, ScaleWatch, SigmaBounds, TensorOrNumber, gaussian_derivatives, jet_orders
 from continua.filters.filter import Filter
+from continua.filters.host import host_numbers
 from continua.filters.kernel import JetKernel, Kernel
 
 SCALES = {"linear": (2 / 3, 0.1), "quadratic": (2 / 3, 2 / 3, 0.1), "diffusion": (2 / 3, 0.1)}
@@ -100,7 +101,7 @@ class ScheduledNJet(Filter):
     def read_host(self, state: dict[str, Tensor]) -> HostSchedule:
         if self.frozen_host is not None:
             return self.frozen_host
-        numbers = torch.cat([state[name].detach() for name in self.scale_names]).tolist()
+        numbers = host_numbers(torch.cat([state[name].detach() for name in self.scale_names]))
         if self.radius is None:
             return HostSchedule(numbers)
         start, end = self.interval
@@ -134,7 +135,7 @@ class ScheduledNJet(Filter):
     def _reach(self, host: HostSchedule, t: Tensor) -> Reach:
         if host.longest is not None:
             return Reach(host.longest.kernel * t.numel(), host.longest.blur * t.numel())
-        return Reach.of(self._sigmas_on_host(host.numbers, t.detach().reshape(-1).tolist()), self.radius_factor)
+        return Reach.of(self._sigmas_on_host(host.numbers, host_numbers(t.detach().reshape(-1))), self.radius_factor)
 
     def _sigmas_on_host(self, numbers: list[float], times: list[float]) -> list[float]:
         """σ at each time, without asking the device."""
