@@ -19,10 +19,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from _common import machine, medians, options, show
+from _common import machine, medians, options, peak_growth, show
 from continua import Network, create_model
 from continua.blocks import ERKStep
-from solver import peak_growth
 
 MODELS = {"ERKNet-7×1_7×1_7×1": "erknet", "IRKNet-4×1_4×1_4×1": "irknet"}
 
