@@ -29,6 +29,7 @@ def test_every_route_compiles_to_one_graph_with_the_same_gradients():
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.split("\n")[:-1] == ["one graph: native", "one graph: dense", "one graph: separable", "one graph: hybrid"]
 
+
 REFUSED = """
 import torch
 from continua.filters import FilterConv2d, NJet
