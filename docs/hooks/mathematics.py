@@ -14,7 +14,7 @@ BLOCK = re.compile(r'<div class="arithmatex">\s*\\\[(.*?)\\\]\s*</div>', re.S)
 
 def on_page_content(content: str, **_: object) -> str:
     """Called by mkdocs for every page."""
-    content = BLOCK.sub(lambda found: _formula(found[1], "block"), content)
+    content = BLOCK.sub(lambda found: f'<div class="formula">{_formula(found[1], "block")}</div>', content)
     return INLINE.sub(lambda found: _formula(found[1], "inline"), content)
 
 

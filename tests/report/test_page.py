@@ -102,7 +102,8 @@ def test_epochs_are_marked_by_whole_numbers_and_a_short_log_axis_by_more_than_po
     assert "dtick" not in x_axis(Axis("epoch", whole=True), 1, 300), "plotly's own ticks are whole over many epochs"
     assert "dtick" not in x_axis(Axis("t"), 0, 1)
     assert x_axis(Axis("c", log=True), 0.1, 1)["ticktext"] == ["0.1", "0.2", "0.5", "1"]
-    assert x_axis(Axis("c", log=True), 0.11, 0.19)["ticktext"] == ["0.08", "0.09", "0.1", "0.2"]
+    assert x_axis(Axis("c", log=True), 0.3, 0.7)["ticktext"] == ["0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "1"]
+    assert not {"tickvals", "dtick"} & set(x_axis(Axis("loss", log=True), 2.31, 2.38)), "plotly marks what no digit does"
     assert x_axis(Axis("n", log=True), 8, 9000)["dtick"] == 1
     sizes = Axis("images", log=True, whole=True)
     assert x_axis(sizes, 8, 52)["tickvals"] == [8, 52], "the numbers that occur"

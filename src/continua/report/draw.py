@@ -150,7 +150,7 @@ def _series(figure: Figure) -> "Canvas":
 def log_marks(low: float, high: float) -> list[float]:
     """What to write along a logarithmic axis: 0.1, 0.2, 0.5, 1, …, and every digit over less than half a decade.
 
-    None over three decades and more, where powers of ten are enough.
+    None over three decades and more, where powers of ten are enough, and where fewer than two of them lie on the axis.
     """
     decades = math.log10(high / low) if 0 < low < high else 0.0
     if decades >= 3:
@@ -158,6 +158,8 @@ def log_marks(low: float, high: float) -> list[float]:
     digits = (1, 2, 5) if decades >= 0.5 else range(1, 10)
     first, last = (round(math.floor(math.log10(edge))) for edge in (low, high)) if low > 0 else (0, 0)
     marks = [float(f"{digit}e{power}") for power in range(first - 1, last + 2) for digit in digits]
+    if sum(low <= mark <= high for mark in marks) < 2:
+        return []
     return [mark for mark in marks if low / 1.5 <= mark <= high * 1.5]
 
 

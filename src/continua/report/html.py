@@ -185,7 +185,9 @@ def _ticks(axis: Axis, values: Sequence[Any]) -> Json:
     low, high = axis.limits or ((min(known), max(known)) if known else (1.0, 1.0))
     if axis.log:
         marks = log_marks(low, high)
-        return {"tickvals": marks, "ticktext": [f"{mark:g}" for mark in marks]} if marks else {"exponentformat": "power", "dtick": 1}
+        if marks:
+            return {"tickvals": marks, "ticktext": [f"{mark:g}" for mark in marks]}
+        return {"exponentformat": "power", "dtick": 1} if high >= 1000 * low else {}  # plotly's own ticks within less than a digit
     return {"dtick": 1} if axis.whole and high - low < 10 else {}
 
 
