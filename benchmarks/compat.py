@@ -2,17 +2,11 @@
 
 The same program of either library, by dopri5 with the same tolerances and times, and `solve` called directly. States and weights are
 float32. Evaluations are counted inside the field, forward and backward. "compat / solve" is what the interface costs.
-
-`--diffrax PYTHON` adds diffrax, by an interpreter that has it (`benchmarks/diffrax_peer.py` runs in it): its whole solve is one
-compiled program, and the time to compile it is not counted. JAX is at home on accelerators; these are CPU figures.
 """
 
-import json
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -133,17 +127,17 @@ def cases(p: Problem) -> dict[str, Callable[[], Any]]:
     }
 
 
-def forward(repeats: int, quick: bool, peer: Row) -> list[Row]:
+def forward(repeats: int, quick: bool) -> list[Row]:
     """One solve without gradients."""
     rows = []
     for name, p in problems(quick).items():
         chosen = {key: case for key, case in cases(p).items() if key != "odeint_adjoint"}
         with torch.no_grad():
-            rows.append(table_row(name, p, chosen, medians(chosen, repeats), peer))
+            rows.append(table_row(name, p, chosen, medians(chosen, repeats)))
     return rows
 
 
-def backward(repeats: int, quick: bool, peer: Row) -> list[Row]:
+def backward(repeats: int, quick: bool) -> list[Row]:
     """One solve with its backward pass, by the default gradient."""
     rows = []
     for name, p in problems(quick).items():
@@ -153,11 +147,11 @@ def backward(repeats: int, quick: bool, peer: Row) -> list[Row]:
             p.end(case()).backward()
 
         chosen = {key: (lambda case=case, step=step: step(case)) for key, case in cases(p).items()}
-        rows.append(table_row(name, p, chosen, medians(chosen, repeats), peer))
+        rows.append(table_row(name, p, chosen, medians(chosen, repeats)))
     return rows
 
 
-def table_row(name: str, p: Problem, chosen: dict[str, Callable[[], Any]], seconds: dict[str, float], peer: Row) -> Row:
+def table_row(name: str, p: Problem, chosen: dict[str, Callable[[], Any]], seconds: dict[str, float]) -> Row:
     row: Row = {"problem": name}
     for case, run in chosen.items():
         p.f.calls = 0
@@ -166,7 +160,6 @@ def table_row(name: str, p: Problem, chosen: dict[str, Callable[[], Any]], secon
     for case in chosen.keys() - {"solve", "compat"}:
         row[f"faster than {case}"] = seconds[case] / seconds["compat"]
     row["compat / solve"] = seconds["compat"] / seconds["solve"]
-    row["diffrax, ms"] = peer.get(name, "")
     return dict(sorted(row.items(), key=lambda item: (item[0] != "problem", "," not in item[0])))
 
 
@@ -189,28 +182,18 @@ def events(repeats: int, quick: bool) -> list[Row]:
     ]
 
 
-def diffrax_rows(python: str | None, repeats: int) -> dict[str, Row]:
-    """Milliseconds of diffrax by problem: forward, and forward with backward. Nothing without an interpreter that has it."""
-    if python is None:
-        return {"forward": {}, "backward": {}, "about": {}}
-    command = [python, str(Path(__file__).with_name("diffrax_peer.py")), str(repeats)]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-
-
 def main() -> None:
     parser = options(__doc__, repeats=15)
     parser.add_argument("--quick", action="store_true", help="small batches, three rounds: does it run, not what it costs")
-    parser.add_argument("--diffrax", metavar="PYTHON", help="an interpreter that has jax and diffrax")
     chosen = parser.parse_args()
     torch.set_num_threads(chosen.threads)
     repeats = 3 if chosen.quick else chosen.repeats
-    peer = diffrax_rows(chosen.diffrax, repeats)
     tables = {
-        "forward, no gradient": forward(repeats, chosen.quick, peer["forward"]),
-        "forward and backward": backward(repeats, chosen.quick, peer["backward"]),
+        "forward, no gradient": forward(repeats, chosen.quick),
+        "forward and backward": backward(repeats, chosen.quick),
         "an event on a convolutional field": events(repeats, chosen.quick),
     }
-    show_all(tables, {**machine("torchdiffeq"), **peer["about"]}, chosen.json)
+    show_all(tables, machine("torchdiffeq"), chosen.json)
 
 
 if __name__ == "__main__":
