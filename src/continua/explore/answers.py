@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 PATIENCE = 0.4
 """Seconds that a page waits before it says that it is computing."""
-ABANDONED = 6.0
+ABANDONED = 20.0
 """Seconds without anybody looking at a job after which it stops."""
 
 
