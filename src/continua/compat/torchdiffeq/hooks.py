@@ -191,6 +191,7 @@ class WatchedStepper(Stepper):
     def __init__(self, inner: Stepper, layout: StateLayout, callbacks: dict[str, Callback], clock: "Callable[[Any], Any]") -> None:
         self.inner, self.layout, self.callbacks, self.clock = inner, layout, callbacks, clock
         self.tableau, self.order, self.evaluations = inner.tableau, inner.order, inner.evaluations
+        self.starts_with_rate = inner.starts_with_rate
         self._tried: tuple[Any, State, Tensor, Tensor] | None = None
 
     def step(self, rate: Rate, t: Any, t_next: Any, y: Parts, first: Parts | None) -> Any:

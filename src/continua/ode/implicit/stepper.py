@@ -15,7 +15,7 @@ from torch import Tensor
 
 from continua.ode.error import rms
 from continua.ode.implicit.jacobian import Differences, Linearised, Product, StageEquations, mix
-from continua.ode.implicit.krylov import gmres, gmres_restarted
+from continua.ode.implicit.krylov import Operator, gmres, gmres_restarted
 from continua.ode.implicit.options import Implicit
 from continua.ode.rate import Rate
 from continua.ode.solution import State, Status, Time, failure
@@ -60,10 +60,9 @@ class ImplicitStepper(Stepper):
             seeds = rows.reshape(right.shape)
             return (seeds - equations.h * mix(equations.a.T, linearised.pull(seeds))).flatten(1)
 
-        restarts, share = int(self.options.max_iterations or 1), LINEAR_SHARE * self._tolerance(rate)
-        rows, undone = gmres_restarted(operator, right.flatten(1), share, self.options.krylov, restarts)
-        if bool(undone.any()):
-            raise failure(Status.NOT_CONVERGED, float(t), equations.h, float(rms(y, False)), _indices(undone))
+        rows, failed = self._linear_solve(operator, right.flatten(1), self._tolerance(rate))
+        if failed:
+            raise failure(Status.NOT_CONVERGED, float(t), equations.h, float(rms(y, False)), failed)
         seeds = equations.unpack(rows.reshape(right.shape))
         mu = [rate_vjp(point, k, seed, gradients) for (point, k), seed in zip(linearised.graphs, seeds, strict=True)]
         return mu, stages
@@ -115,6 +114,11 @@ class ImplicitStepper(Stepper):
 
         correction, undone = gmres(operator, residual.flatten(1), target, self.options.krylov)
         return correction.reshape(residual.shape), undone
+
+    def _linear_solve(self, operator: Operator, b: Tensor, tol: float) -> tuple[Tensor, list[int]]:
+        """x of A x = b by GMRES, and the samples for which it has none."""
+        x, undone = gmres_restarted(operator, b, LINEAR_SHARE * tol, self.options.krylov, int(self.options.max_iterations or 1))
+        return x, _indices(undone)
 
     def _tolerance(self, rate: Rate) -> float:
         return rate.resolution**0.75 if self.options.tol is None else self.options.tol
