@@ -275,6 +275,8 @@ def test_damping_solves_a_fixed_step_that_plain_newton_overshoots(monkeypatch: p
 def test_what_cannot_be_combined_is_refused_in_a_sentence() -> None:
     with pytest.raises(ConfigError, match="kvaerno5"):
         SolverConfig(method="radau5")
+    with pytest.raises(ConfigError, match="jump_at"):
+        SolverConfig(method="kvaerno5", control=dict(jump_at=[0.5]))
     with pytest.raises(ConfigError, match="newton"):
         SolverConfig(method=Implicit("kvaerno3", solver="fixed_point"))
     with pytest.raises(ConfigError, match="linear"):

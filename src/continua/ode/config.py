@@ -107,6 +107,10 @@ class SolverConfig:
             raise ConfigError(f"{tableau.name} is {kind} and cannot choose its steps; give steps=N, or use {better}")
         if self.steps is None and not tableau.explicit and self.implicit.solver != "newton":
             raise ConfigError(f"{tableau.name} chooses its steps with solver='newton' only; leave the solver out, or give steps=N")
+        if self.control.jump_at and max(tableau.c) > 1:
+            raise ConfigError(
+                f"{tableau.name} evaluates f beyond the end of a step, so it would look past jump_at; use kvaerno3, or step_at"
+            )
         self.gradient.check(self)
         if self.control.per == "sample" and not (tableau.explicit or (tableau.reuses_last and self.steps is None)):
             text = f"the implicit method {tableau.name} cannot be combined with control='sample'"
