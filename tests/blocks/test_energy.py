@@ -109,3 +109,51 @@ def test_nothing_is_tracked_in_evaluation_and_the_output_is_the_same() -> None:
 def test_what_cannot_be_tracked_is_refused(names: tuple[str, ...], solver: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         block_of(torch.eye(2), *names, **solver)
+
+
+@pytest.mark.parametrize("control", ["batch", "sample"])
+def test_the_error_of_a_trajectory_is_what_its_steps_estimate(control: str) -> None:
+    """One Bogacki–Shampine step of dh/dt = a h: with z = a H the third stages and the embedded one give (z³ − …) in closed form."""
+    from continua.ode import METHODS
+
+    a, h = torch.tensor([[-0.7]], dtype=torch.float64), torch.randn(3, 1, 2, 2, dtype=torch.float64)
+    how: dict[str, Any] = dict(steps=1) if control == "batch" else dict(rtol=10.0, atol=10.0, control=dict(per="sample", first_step=1.0))
+    block = block_of(a, "error", method="bosh3", gradient="direct", **how)
+    block(h)
+    tableau, z = METHODS["bosh3"], a[0, 0]
+    stages: list[Tensor] = []
+    for row in tableau.a:
+        stages.append(z * (1 + sum((weight * stage for weight, stage in zip(row, stages, strict=False)), torch.zeros(()))))
+    assert tableau.b_error is not None
+    factor = sum((weight * stage for weight, stage in zip(tableau.b_error, stages, strict=False)), torch.zeros(())).abs()
+    expected = factor * h.square().mean((1, 2, 3)).sqrt()
+    assert block.energies is not None
+    torch.testing.assert_close(block.energies["error"], expected)
+
+
+def test_the_gradient_of_the_error_matches_finite_differences() -> None:
+    torch.manual_seed(2)
+    h = torch.randn(2, 3, 2, 2, dtype=torch.float64)
+
+    def total(matrix: Tensor) -> Tensor:
+        block = block_of(matrix, "kinetic", "error", method="bosh3", steps=3, gradient="direct")
+        y = block(h)
+        assert block.energies is not None
+        total = y.sum() + 5.0 * block.energies["error"].sum() + block.energies["kinetic"].sum()
+        total.backward()
+        gradient = block.field.matrix.grad  # pyright: ignore
+        assert isinstance(gradient, Tensor)
+        return torch.stack([total.detach(), (gradient * direction).sum()])
+
+    matrix, direction = torch.randn(2, 3, 3, dtype=torch.float64)
+    ours = total(matrix)[1]
+    apart = (total(matrix + 1e-6 * direction)[0] - total(matrix - 1e-6 * direction)[0]) / 2e-6
+    torch.testing.assert_close(ours, apart, rtol=1e-7, atol=1e-7)
+
+
+def test_an_error_that_nothing_estimates_or_keeps_is_refused() -> None:
+    matrix = torch.eye(2, dtype=torch.float64)
+    with pytest.raises(ConfigError, match="gradient='direct'"):
+        block_of(matrix, "error")
+    with pytest.raises(ConfigError, match="estimates no error"):
+        block_of(matrix, "error", method="rk4", steps=2, gradient="direct")

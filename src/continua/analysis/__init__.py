@@ -16,6 +16,7 @@ from continua.analysis.question import DataOptions, Question, Subject, find_ques
 from continua.analysis.questions.contrast import Contrast, contrast, savings
 from continua.analysis.questions.features import Features, features
 from continua.analysis.questions.pattern_completion import Difference, completion, masked, pattern_completion, states
+from continua.analysis.questions.reaction_time import ReactionTime, reaction_time
 from continua.analysis.questions.reconstruction import examples_maps, reconstruction
 from continua.analysis.questions.scales import conv_name, interval_of, scales, short_name
 from continua.analysis.questions.stages import stages
@@ -37,6 +38,7 @@ __all__ = [
     "LayerPath",
     "Point",
     "Question",
+    "ReactionTime",
     "Steps",
     "Subject",
     "answer",
@@ -53,6 +55,7 @@ __all__ = [
     "masked",
     "option",
     "pattern_completion",
+    "reaction_time",
     "reconstruction",
     "register_question",
     "runs_page",

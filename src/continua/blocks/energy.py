@@ -1,7 +1,8 @@
-"""Energies of a trajectory, integrated beside the state (Finlay et al. 2020, eq. 8 and 9):
+"""Energies of a trajectory, integrated beside the state (Finlay et al. 2020, eq. 8 and 9), and the error its steps are estimated to make:
 
     kinetic    K = ∫ ‖f(t, h)‖² dt / d
     jacobian   J = ∫ ‖εᵀ ∂f/∂h‖² dt / d,  ε of random signs, so that J is on average ∫ ‖∂f/∂h‖²_F dt / d
+    error      E = Σ_j ‖e_j‖ |h_j| / √d over accepted steps of size h_j, e_j the method's estimate of its error there (Pal et al. 2021, R_E)
 
 for every sample, with d the number of elements of its state. ε is drawn once per solve: the integrand is then as smooth as f.
 """
@@ -12,9 +13,10 @@ import torch
 from torch import Tensor
 
 from continua.errors import ConfigError, unknown_name
-from continua.ode import SolverConfig
+from continua.ode import SolverConfig, Step, Tableau, local_error
 
-ENERGIES = ("kinetic", "jacobian")
+INTEGRATED = ("kinetic", "jacobian")
+ENERGIES = (*INTEGRATED, "error")
 State = tuple[Tensor, ...]
 
 
@@ -28,7 +30,7 @@ class EnergyRate:
     def __call__(self, t: Tensor, state: State) -> State:
         if self.probe is None:
             change = self.rate(t, state[0])
-            return change, _mean_square(change)
+            return (change, _mean_square(change)) if self.names else (change,)
         change, product = self._with_product(t, state[0], self.probe)
         densities = {"kinetic": _mean_square(change), "jacobian": _mean_square(product)}
         return change, *(densities[name] for name in self.names)
@@ -50,6 +52,20 @@ class EnergyRate:
         return self.rate(t, h) if wanted else change.detach(), product
 
 
+class StepErrors:
+    """Sums the estimated errors of the accepted steps of a solve, with their graph: one number for each sample."""
+
+    def __init__(self, h: Tensor, tableau: Tableau) -> None:
+        self.tableau = tableau
+        self.total = h.new_zeros(len(h), dtype=torch.float32 if h.dtype in (torch.bfloat16, torch.float16) else h.dtype)
+
+    def __call__(self, step: Step) -> None:
+        error = local_error(self.tableau, step.h, [stage[:1] for stage in step.stages])[0].flatten(1)
+        size = torch.linalg.vector_norm(error, dim=1, dtype=self.total.dtype) / error.shape[1] ** 0.5  # its slope at 0 is 0, not undefined
+        share = size * torch.as_tensor(step.h, device=size.device).abs().to(size.dtype)
+        self.total = self.total + share if step.rows is None else self.total.index_add(0, step.rows, share)
+
+
 def check_energies(names: Sequence[str], solver: SolverConfig) -> None:
     """Refuse what cannot be integrated or differentiated."""
     for name in names:
@@ -57,6 +73,13 @@ def check_energies(names: Sequence[str], solver: SolverConfig) -> None:
             raise unknown_name("energy", name, ENERGIES)
     if names and not solver.gradient.same_points:
         raise ConfigError(f"energies of a trajectory need gradient='checkpoint' or 'direct'; the solver has gradient={solver.gradient}")
+    if "error" in names and not solver.gradient.keeps_graph:
+        raise ConfigError(
+            f"the error of a trajectory is differentiated through the steps themselves: gradient='direct'; the solver has "
+            f"gradient={solver.gradient}"
+        )
+    if "error" in names and solver.tableau.b_error is None:
+        raise ConfigError(f"{solver.tableau.name} estimates no error that could be weighed; use dopri5, tsit5, bosh3, ...")
     if "jacobian" in names and solver.control.per == "sample":
         raise ConfigError("the Jacobian energy needs one step for all samples: its probe belongs to the whole batch; use control='batch'")
 

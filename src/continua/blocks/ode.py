@@ -1,16 +1,17 @@
 """A block whose depth is an interval of time: h(t1) of dh/dt = f(t, h), h(t0) = input."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from continua.blocks.energy import EnergyRate, check_energies
+from continua.blocks.energy import INTEGRATED, EnergyRate, StepErrors, check_energies
 from continua.blocks.field import Field, Prepared, Time
 from continua.errors import ConfigError
 from continua.filters import Evolved, Filter
-from continua.ode import Solution, SolverConfig, Stats, solve_with
+from continua.ode import Event, Solution, SolverConfig, Stats, solve_with, time_dtype
 
 
 class ODEBlock(nn.Module):
@@ -18,6 +19,10 @@ class ODEBlock(nn.Module):
 
     `augment` zero channels are appended to the state for the solve and dropped after it (Dupont et al. 2019); the field is then built for
     that many channels more.
+
+    `stop`: an `Event` at which a sample stops before t1: where its function, of t and h, crosses zero, or at once where the event has a
+    direction and is past it at t0. `stats.t_end` then says when each sample ended. Under `control="sample"` every sample stops by itself,
+    else the whole batch does. It concerns `forward`; `trajectory` and `solve` go all the way.
 
     Under `torch.compile` and `torch.export` the block becomes its fixed steps, unrolled: it needs `steps=N`, and `gradient="direct"` where
     gradients are wanted; it then keeps no `stats`. A field that is itself compiled, `ODEBlock(torch.compile(field))`, works with every
@@ -32,6 +37,7 @@ class ODEBlock(nn.Module):
         t0: float = 0.0,
         solver: "SolverConfig | Mapping[str, object] | None" = None,
         augment: int = 0,
+        stop: Event | None = None,
     ) -> None:
         super().__init__()
         self.field = field
@@ -42,18 +48,29 @@ class ODEBlock(nn.Module):
                 if isinstance(filter, Filter) and "," in filter.label and not filter.label.startswith("field."):
                     filter.label = f"{name.removesuffix('.inner').removesuffix('.filter')}, {filter.label},"
         self.solver = SolverConfig.of(solver)
-        self.augment = augment
+        self.augment, self.stop = augment, checked_stop(stop)
         self.stats: Stats | None = None
         self._tracked: tuple[str, ...] = ()
         self.energies: dict[str, Tensor] | None = None
 
     def track_energies(self, *names: str) -> None:
-        """In training, integrate "kinetic" and "jacobian" energies beside the state; `energies` then has one number per sample."""
+        """In training, integrate "kinetic" and "jacobian" energies beside the state and sum the "error" of its steps.
+
+        `energies` then has one number of each per sample.
+        """
         check_energies(names, self.solver)
         self._tracked, self.energies = names, None
 
-    def forward(self, h: Tensor, t1: "float | Tensor | None" = None) -> Tensor:
-        """h(t1); t1 may be given per call, also one per sample."""
+    def check_interval(self, t1: float) -> None:
+        """Refuse an end time that the filters were not made for."""
+        if isinstance(self.field, nn.Module):
+            check_grids(self.field, self.t0, t1)
+
+    def forward(self, h: Tensor, t1: "float | Tensor | None" = None, stop: Event | None = None) -> Tensor:
+        """h(t1), or h where it stopped; t1 (also one per sample) and the stop may be given per call."""
+        stop = self.stop if stop is None else checked_stop(stop)
+        if stop is not None:
+            return self._drop(self._solve_until(h, self.t1 if t1 is None else t1, stop), dim=1)
         if self._tracked and self.training and torch.is_grad_enabled() and not torch.compiler.is_compiling():
             return self._drop(self._solve_with_energies(h, self.t1 if t1 is None else t1), dim=1)
         return self._drop(self.solve(h, t1).y1, dim=1)
@@ -77,12 +94,42 @@ class ODEBlock(nn.Module):
     def _solve_with_energies(self, h: Tensor, end: Time) -> Tensor:
         """h(t1) of the coupled system (h, energies). The energies' own error counts in the choice of steps like one element each."""
         h, prepared = self._prepare(h, end)
-        start = (h, *(h.new_zeros(len(h)) for _ in self._tracked))
-        rate = EnergyRate(prepared.rate, h, self._tracked, self.solver.gradient.keeps_graph)
-        solution = solve_with(self.solver, rate, start, self.t0, end, params=prepared.tensors)
+        integrated = [name for name in self._tracked if name in INTEGRATED]
+        start = (h, *(h.new_zeros(len(h)) for _ in integrated))
+        rate = EnergyRate(prepared.rate, h, integrated, self.solver.gradient.keeps_graph)
+        errors = StepErrors(h, self.solver.tableau) if "error" in self._tracked else None
+        solution = solve_with(self.solver, rate, start, self.t0, end, params=prepared.tensors, each_step=errors)
         self._keep_stats(solution, prepared)
-        self.energies = dict(zip(self._tracked, solution.y1[1:], strict=True))
+        self.energies = dict(zip(integrated, solution.y1[1:], strict=True)) | ({} if errors is None else {"error": errors.total})
         return solution.y1[0]
+
+    def _solve_until(self, h: Tensor, end: Time, stop: Event) -> Any:
+        """h where it stopped, or h(t1). Samples that are past the stop already do not start."""
+        if torch.compiler.is_compiling():
+            raise ConfigError("a block with a stop ends where its numbers say, which one graph cannot; call it outside torch.compile")
+        if self._tracked and self.training and torch.is_grad_enabled():
+            raise ConfigError(f"energies ({', '.join(self._tracked)}) are integrated over the whole interval; train without a stop")
+        past = self._past(h, stop)
+        if bool(past.any()):  # those have nowhere to go
+            end = torch.where(past, self.t0, torch.as_tensor(end, dtype=torch.float64, device=h.device)) if past.ndim else self.t0
+        start, prepared = self._prepare(h, end)
+        event = replace(stop, function=_of_kept_channels(stop.function, self._drop)) if self.augment else stop
+        solution = solve_with(self.solver, prepared.f, start, self.t0, end, params=prepared.tensors, event=event)
+        self._keep_stats(solution, prepared)
+        stats, stopped = solution.stats, solution.stopped
+        if solution.t_end is None or stopped is None:  # all were past it
+            stats.t_end, stats.stopped = torch.full_like(past, self.t0, dtype=torch.float64), past
+        else:
+            stats.t_end, stats.stopped = solution.t_end.detach(), past | (stopped >= 0)
+        return solution.y1
+
+    @torch.no_grad()
+    def _past(self, h: Tensor, stop: Event) -> Tensor:
+        """Which samples are past the stop when they start; whether the batch is, where it shares its steps."""
+        shape = (len(h),) if self.solver.control.per == "sample" else ()
+        if stop.takes_rate:  # f is known once a solve begins, and then it is looked for as a crossing
+            return torch.zeros(shape, dtype=torch.bool, device=h.device)
+        return stop.past(stop.function(torch.full(shape, self.t0, dtype=time_dtype(h), device=h.device), h).reshape(shape))
 
     def _prepare(self, h: Tensor, end: Time) -> tuple[Tensor, Prepared]:
         """The state with its extra channels, in the layout that suits the field; the rate of change, its filters realised."""
@@ -131,6 +178,18 @@ class ODEBlock(nn.Module):
         extra = f", augment={self.augment}" if self.augment else ""
         gradient = str(solver.gradient).strip("'")
         return f"t in [{self.t0:g}, {self.t1:g}], {solver.tableau.name}, {how}, gradient={gradient}{extra}"
+
+
+def checked_stop(stop: Event | None) -> Event | None:
+    """The stop of a block, if it is one."""
+    if stop is not None and not (isinstance(stop, Event) and stop.terminal):
+        raise ConfigError(f"stop={stop!r}; expected a terminal continua.ode.Event, such as Event(lambda t, h: ..., direction=1)")
+    return stop
+
+
+def _of_kept_channels(function: "Callable[..., Tensor]", drop: "Callable[[Tensor, int], Tensor]") -> "Callable[..., Tensor]":
+    """A function of t and h that is shown no augmented channels."""
+    return lambda t, *states: function(t, *(drop(state, 1) for state in states))
 
 
 def check_grids(field: nn.Module, t0: float, t1: float) -> None:

@@ -32,6 +32,7 @@ from continua.models.registry import (
 from continua.models.rknet.config import familiar_method
 from continua.models.rknet.convert import Converted, from_cliquenet, from_densenet
 from continua.models.rknet.sources import CliqueNet, CliqueNetSpec, DenseNet, DenseNetSpec
+from continua.models.stopping import Confident
 from continua.models.weights_file import network_digest, tensors_digest
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "ClassifierConfig",
     "CliqueNet",
     "CliqueNetSpec",
+    "Confident",
     "Converted",
     "DenseNet",
     "DenseNetSpec",

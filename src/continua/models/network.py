@@ -14,6 +14,7 @@ from continua.files import Json
 from continua.filters import Filter
 from continua.models.classifier import Classifier, find_classifier, replace_classifier, what_the_classifier_reads
 from continua.models.config import ClassifierConfig, ModelConfig
+from continua.models.stopping import Stop, bound_event, check_stop
 from continua.ode import SolverConfig, Stats, broadcast_time
 
 EndTimes = Mapping[int, "float | Tensor"]
@@ -32,6 +33,7 @@ class Network(nn.Module):
     blocks: nn.ModuleList
     transitions: nn.ModuleList
     head: nn.Module
+    stop: tuple[int, Stop] | None = None  # in which block images may stop, and when
     multiscale: bool = False  # True: the head reads the states after all blocks, not the last alone
 
     @property
@@ -206,6 +208,30 @@ class Network(nn.Module):
             twin.options = self.options.with_solver(twin.solver)
         return twin
 
+    def with_stop(self, stop: Stop | None, block: int = -1) -> "Network":
+        """The same network, sharing its weights, whose images may stop before the end of a block, each for itself.
+
+        The steps of all blocks become those of single images (`control="sample"`); `net.stats[block].t_end` says when each image stopped.
+        It concerns calls of the network, not `states`, and is no part of what `save_pretrained` writes.
+
+        Args:
+            stop: `Confident(0.9)`, when the network's own head is sure; an `Event`; or None, for none.
+            block: Which block; the last, unless the stop is an `Event`.
+
+        Example:
+            >>> net.eval().with_solver(method="dopri5", steps=None).with_stop(Confident(0.9))(images)
+        """
+        index = self._index(block)
+        if stop is None:
+            twin = self.with_solver()
+            twin.stop = None
+            return twin
+        check_stop(self, stop, index)
+        solver = next(module.solver for module in self.modules() if isinstance(module, ODEBlock))
+        twin = self.with_solver(control=solver.control.replace(per="sample"))
+        twin.stop = (index, stop)
+        return twin
+
     def _repr_html_(self) -> str:
         """For notebooks: what the network is made of, part by part."""
         from continua.models.describe import html_description
@@ -260,7 +286,10 @@ class Network(nn.Module):
         for index in range(blocks):
             h = self._enter(h, index, input_scale)
             block = self.blocks[index]
-            h = block(h, end[index]) if index in end else block(h)
+            if self.stop is not None and self.stop[0] == index:
+                h = block(h, end.get(index), bound_event(self, self.stop[1]))
+            else:
+                h = block(h, end[index]) if index in end else block(h)
             if states is not None:
                 states.append(h)
         return h

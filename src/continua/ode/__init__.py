@@ -9,10 +9,10 @@ from continua.ode.gradients import Adjoint, Checkpoint, Direct, ForwardPass, Gra
 from continua.ode.implicit import Implicit, ImplicitStepper
 from continua.ode.integration import AcceptedSteps, Integration
 from continua.ode.plain import upgrade_solver_options
-from continua.ode.rate import Rate, broadcast_time, graph_nodes, hidden_leaves, replaying, with_graph_size
+from continua.ode.rate import Rate, broadcast_time, graph_nodes, hidden_leaves, replaying, time_dtype, with_graph_size
 from continua.ode.solution import EventLog, Solution, Stats, Status, StepLog
 from continua.ode.solving import solve, solve_with
-from continua.ode.stepper import Attempt, ExplicitStepper, ParameterGradients, Step, Stepper
+from continua.ode.stepper import Attempt, ExplicitStepper, ParameterGradients, Step, Stepper, local_error
 from continua.ode.tableau import METHODS, Tableau, find_method
 
 __all__ = [
@@ -50,10 +50,12 @@ __all__ = [
     "find_method",
     "graph_nodes",
     "hidden_leaves",
+    "local_error",
     "replaying",
     "solve",
     "solve_with",
     "steady_state",
+    "time_dtype",
     "upgrade_solver_options",
     "with_graph_size",
 ]

@@ -1,8 +1,9 @@
 """Events: where a function of t and y crosses zero, a solve stops, or notes the moment and goes on.
 
 A crossing is a change of sign between the ends of an accepted step; it is located on the step's interpolant, to 1e-10 of the step. A solve
-that stops there takes the step again, to that moment. Its time and state are differentiated by the implicit function theorem: with
-g(t, y(t)) = 0 and s = ∂g/∂t + ⟨∂g/∂y, f⟩, the moment moves by dt = −dg / s at a fixed time, and the state by f dt.
+that stops there takes the step again, to that moment (or, if the event says so, reads its state off the interpolant). Its time and state
+are differentiated by the implicit function theorem: with g(t, y(t)) = 0 and s = ∂g/∂t + ⟨∂g/∂y, f⟩, the moment moves by
+dt = −dg / s at a fixed time, and the state by f dt.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +25,6 @@ from continua.ode.tableau import Tableau
 if TYPE_CHECKING:
     from continua.ode.config import SolverConfig
 
-PRECISION = 1e-10  # of a step: how closely a crossing is located
 MOST_TRIALS = 100
 
 
@@ -37,18 +37,29 @@ class Event:
     direction: 1 for crossings from below to above, −1 for those from above to below, 0 for both.
     terminal: whether the solve stops there; else the moment is recorded.
     takes_rate: whether the function is given f(t, y) as a third argument.
+    precision: how closely the crossing is located, as a share of the step.
+    interpolated: whether a sample that stops where no gradient is taken gets its state from the interpolant: that costs no evaluations of f
+        and has the interpolant's accuracy. Only under per-sample control and without save_at or dense, else the step is taken again.
     """
 
     function: "Callable[..., Tensor]"
     direction: int = 0
     terminal: bool = True
     takes_rate: bool = False
+    precision: float = 1e-10
+    interpolated: bool = False
 
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise ConfigError(f"Event({self.function!r}): expected a function of t and y whose zero is the event")
         if self.direction not in (-1, 0, 1):
             raise ConfigError(f"Event(direction={self.direction!r}); expected 1 (upwards), -1 (downwards) or 0 (both)")
+        if not 0 < self.precision < 1:
+            raise ConfigError(f"Event(precision={self.precision!r}); expected a share of a step, above 0 and below 1")
+
+    def past(self, value: Tensor) -> Tensor:
+        """Where the function is beyond zero already; nowhere for an event without a direction."""
+        return value >= 0 if self.direction > 0 else value <= 0 if self.direction < 0 else torch.zeros_like(value, dtype=torch.bool)
 
 
 def steady_state(tolerance: float = 1e-3) -> Event:
@@ -105,6 +116,12 @@ class Watch:
     values: list[Tensor] = field(default_factory=list)  # of every event at the last accepted state: (batch,) or 0-d
     stopped: Tensor = field(default_factory=lambda: torch.tensor(-1))
     ended: Tensor = field(default_factory=lambda: torch.tensor(torch.nan))
+    gradients: bool = field(default_factory=torch.is_grad_enabled)  # may be asked for: a forward pass of its own hides it later
+
+    @property
+    def reads_off(self) -> bool:
+        """Whether all that may stop a sample are content with a state off the interpolant."""
+        return not self.gradients and all(event.interpolated for event in self.events if event.terminal)
 
     def begin(self, t0: Time, y0: State) -> None:
         shape, device = ((self.batch,) if self.each else ()), self.rate.device
@@ -149,7 +166,7 @@ class Watch:
             else:
                 self.values[index] = new
             if bool(crossed.any()):
-                theta = self._locate(event, step, old, new, crossed)
+                theta = self._where(event, step, old, new, crossed)
                 crossings.append((index, crossed, theta))
                 if event.terminal:
                     until = torch.where(crossed, theta, torch.inf)
@@ -162,6 +179,14 @@ class Watch:
                 if self.events[index].terminal and first is not None:
                     stop = self._stop(index, step, before & (theta == first), theta, stop)
         return stop
+
+    def _where(self, event: Event, step: Step, old: Tensor, new: Tensor, crossed: Tensor) -> Tensor:
+        """θ of the crossing, 0 for rows that do not cross; only those that do are looked at again."""
+        if not self.each or bool(crossed.all()):
+            return self._locate(event, step, old, new, crossed)
+        chosen = crossed.nonzero().flatten()
+        theta = self._locate(event, step.only(chosen), old[chosen], new[chosen], crossed[chosen])
+        return torch.zeros_like(crossed, dtype=torch.float64).index_copy(0, chosen, theta)
 
     def _locate(self, event: Event, step: Step, old: Tensor, new: Tensor, crossed: Tensor) -> Tensor:
         """θ of the crossing, by false position with Illinois' remedy; rows that do not cross are carried along."""
@@ -180,7 +205,7 @@ class Watch:
             gb = torch.where(left, 0.5 * gb if trial else gb, g)
             ga = torch.where(left, g, 0.5 * ga if trial else ga)
             a, b = torch.where(left, theta, a), torch.where(left, b, theta)
-            if bool((((b - a) <= PRECISION) | (g == 0) | ~crossed).all()):
+            if bool((((b - a) <= event.precision) | (g == 0) | ~crossed).all()):
                 break
         return torch.where(crossed & (new == 0), 1.0, b)
 

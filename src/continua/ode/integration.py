@@ -47,6 +47,7 @@ class Integration:
     saver: Saver | None = None  # of states at asked times
     dense: DenseOutput | None = None  # of an interpolant for later
     watch: "Watch | None" = None  # for events
+    each_step: "Callable[[Step], None] | None" = None  # is shown every accepted step
 
     @property
     def batch(self) -> int:
@@ -99,13 +100,15 @@ class AcceptedSteps(ABC):
         """Takes steps, and yields those that count."""
 
     def __iter__(self) -> Iterator[Step]:
-        saver, dense = self.integration.saver, self.integration.dense
+        saver, dense, each_step = self.integration.saver, self.integration.dense, self.integration.each_step
         steps = self.accepted() if self.integration.watch is None else self._until_an_event(self.integration.watch)
         for step in steps:
             if saver is not None:
                 saver.take(step)
             if dense is not None:
                 dense.take(step)
+            if each_step is not None:
+                each_step(step)
             yield step
 
     def _until_an_event(self, watch: "Watch") -> Iterator[Step]:

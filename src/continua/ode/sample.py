@@ -4,12 +4,13 @@ A sample never sees its neighbours: errors are norms over one sample, and f acts
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from continua.ode.control import NextStep
+from continua.ode.dense import between
 from continua.ode.error import first_step, rms
 from continua.ode.events import Watch
 from continua.ode.integration import SMALLEST_STEP, AcceptedSteps, Integration, not_finite
@@ -131,16 +132,18 @@ class SampleSteps(AcceptedSteps):
         p, config = self.integration, self.integration.config
         rows = torch.arange(p.batch, device=p.rate.device)
         t, t1 = (torch.as_tensor(x, dtype=torch.float64, device=p.rate.device).expand(p.batch) for x in (p.t0, p.t1))
+        if not bool((t != t1).all()):  # some have nowhere to go, and cost nothing
+            rows = (t != t1).nonzero().flatten()
+            p = replace(p, y0=pick(p.y0, rows), t0=t[rows], t1=t1[rows], first=None if p.first is None else pick(p.first, rows))
+            t, t1 = t[rows], t1[rows]
         first = p.rate(t, p.y0[: p.rate.width]) if p.first is None else p.first
-        self.counts.nfe += 1
+        self.counts.nfe[rows] += 1
         if config.control.first_step is None:
             h = first_step(p, first, per_sample=True)
-            self.counts.nfe += 1
+            self.counts.nfe[rows] += 1
         else:
             h = torch.full_like(t, config.control.first_step)
-        h = choose.bounded(h)
-        active = _ActiveSamples(rows, t, t1, torch.copysign(h, t1 - t), p.y0, first)
-        return active if bool((t != t1).all()) else active.keep(t != t1)
+        return _ActiveSamples(rows, t, t1, torch.copysign(choose.bounded(h), t1 - t), p.y0, first)
 
     def _step(self, index: int, active: _ActiveSamples, t_next: Tensor, attempt: Attempt, moving: Tensor | None) -> Step:
         """The step of the samples that may move. Under autograd it is taken again for them alone: rejected rows leave no graph."""
@@ -157,14 +160,24 @@ class SampleSteps(AcceptedSteps):
         return Step(index, t, t_next, y, pick(attempt.y1, moving), stages, active.rows[moving])
 
     def _shortened(self, step: Step, which: Tensor, until: Tensor) -> Step:
-        """The step taken again, by some of its rows only until an event."""
+        """The step with some of its rows only until an event: taken again by them, or read off the interpolant where that will do."""
+        p, chosen = self.integration, which.nonzero().flatten()
+        part, until = step.only(chosen), until[chosen]
+        if self._read_off():
+            y1, stages = between(p.stepper.tableau, part, (until - part.t) / part.h), step.stages
+        else:
+            calls = p.rate.calls
+            attempt = p.stepper.shortened(p.rate, part, until)
+            self.counts.nfe[part.rows] += p.rate.calls - calls
+            y1, stages = attempt.y1, [put(old, chosen, new) for old, new in zip(step.stages, attempt.stages, strict=True)]
+        t_next = torch.as_tensor(step.t_next).index_copy(0, chosen, until)
+        return Step(step.index, step.t, t_next, step.y0, put(step.y1, chosen, y1), stages, step.rows)
+
+    def _read_off(self) -> bool:
+        """Whether the interpolant will do: nobody looks at the step later."""
         p = self.integration
-        t_next = torch.where(which, until, torch.as_tensor(step.t_next))
-        calls = p.rate.calls
-        attempt = p.stepper.shortened(p.rate, step, t_next)
-        rows = slice(None) if step.rows is None else step.rows
-        self.counts.nfe[rows] += p.rate.calls - calls
-        return Step(step.index, step.t, t_next, step.y0, attempt.y1, attempt.stages, step.rows)
+        alone = p.saver is None and p.dense is None and p.each_step is None and len(p.y0) == p.rate.width
+        return alone and p.watch is not None and p.watch.reads_off
 
     def _mark(self, rows: Tensor) -> None:
         stopped = set(rows.tolist())

@@ -75,7 +75,8 @@ class Stats(Shown):
 
     `nfe` counts evaluations of f in the forward pass, `nfe_backward` those in the backward pass (filled in after it); `error` of a
     step is relative to the tolerance, so that 1 is the limit. `first_step` and `last_step` are in units of t; under batch control
-    with one end time per sample they are fractions of each sample's interval.
+    with one end time per sample they are fractions of each sample's interval. Of a block with a stop, `t_end` says when each sample ended
+    and `stopped` whether the stop ended it.
     """
 
     nfe: Count = 0
@@ -86,6 +87,8 @@ class Stats(Shown):
     last_step: Time = 0.0
     routes: dict[str, str] = field(default_factory=dict)
     steps: StepLog | None = None
+    t_end: Tensor | None = None
+    stopped: Tensor | None = None
 
     def add_backward(self, calls: int, rows: Tensor | None = None) -> None:
         """Evaluations of the backward pass: of all samples, or of those in `rows`."""

@@ -1,7 +1,7 @@
 """`solve`: integrate dy/dt = f(t, y) for a batch of states of any shape, with exact gradients and honest statistics."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Never
 
@@ -24,7 +24,7 @@ from continua.ode.plain import Options, no_end_time, refuse_unknown
 from continua.ode.rate import Field, Rate, RelativeTime, parameters_of, time_dtype
 from continua.ode.sample import SampleCounts, SampleSteps
 from continua.ode.solution import Solution, State, Stats, Status, Time
-from continua.ode.stepper import ExplicitStepper, Stepper
+from continua.ode.stepper import ExplicitStepper, Step, Stepper
 from continua.ode.stops import snapped
 from continua.ode.surroundings import for_transforms, transformed, why_not_compiled
 from continua.ode.tableau import Tableau
@@ -102,13 +102,14 @@ def solve_with(
     dense: bool = False,
     params: Sequence[Tensor] | None = None,
     event: "Event | Sequence[Event] | None" = None,
+    each_step: "Callable[[Step], None] | None" = None,
 ) -> Solution:
-    """`solve` with its keywords in a `SolverConfig`.
+    """`solve` with its keywords in a `SolverConfig`. `each_step` is shown every accepted step; under `Direct`, with its graph.
 
     Under `torch.compile` and `torch.export`, fixed explicit steps become one graph: checks that look at numbers are left out, and
     `status` is empty. Other solves run outside the graph. Inside `torch.func` and forward mode, a checkpointed gradient is direct.
     """
-    options: dict[str, Any] = dict(save_at=save_at, dense=dense, params=params, events=as_events(event))
+    options: dict[str, Any] = dict(save_at=save_at, dense=dense, params=params, events=as_events(event), each_step=each_step)
     if torch.compiler.is_compiling():
         return _compiled(config, f, y0, t0, t1, options)
     if is_transforming():
@@ -140,6 +141,7 @@ def solve_eagerly(
     dense: bool,
     params: Sequence[Tensor] | None,
     events: tuple[Event, ...] = (),
+    each_step: "Callable[[Step], None] | None" = None,
 ) -> Solution:
     """The solve itself, wherever it may run."""
     single = isinstance(y0, Tensor)
@@ -156,7 +158,7 @@ def solve_eagerly(
         solution = _nothing_to_do(config, state, times, single, DenseOutput(config.tableau, state, start, end, False) if dense else None)
         solution.ts = None if save_at is None else torch.as_tensor(save_at)
         return attach_saved(f, attach_end(f, solution, t1), save_at)
-    asked = _Asked(start, end, times, dense, events)
+    asked = _Asked(start, end, times, dense, events, each_step)
     if moves(save_at) and config.gradient.exact_times:
         asked.moving = with_graph(times if times is not None else [], save_at, state[0].device)
     if config.steps is not None and config.gradient.exact_times and (moves(t0) or moves(t1)):
@@ -183,6 +185,7 @@ class _Asked:
     times: "list[float] | Tensor | None"
     dense: bool
     events: tuple[Event, ...] = ()
+    each_step: "Callable[[Step], None] | None" = None
     moving: Tensor | None = None  # the times to save
     ends: tuple[Tensor, Tensor] | None = None  # t0 and t1, where the steps are to be functions of them
 
@@ -230,6 +233,7 @@ def _integration(config: SolverConfig, f: Field, y0: State, asked: _Asked, param
         saver=None if times is None else Saver(tableau, times, y0, t0, moving),
         dense=DenseOutput(tableau, y0, *interval, relative, config.control) if asked.dense else None,
         watch=Watch(asked.events, rate, tableau, y0[0].shape[0], each) if asked.events else None,
+        each_step=asked.each_step,
     )
 
 

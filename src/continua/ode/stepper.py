@@ -18,7 +18,7 @@ from torch import Tensor
 from continua.errors import ConfigError
 from continua.native import native_combine
 from continua.ode.rate import Rate, broadcast_time, replay
-from continua.ode.solution import State, Status, Time, zeros_where_none
+from continua.ode.solution import State, Status, Time, pick, zeros_where_none
 from continua.ode.tableau import Tableau
 
 Inner = Sequence[tuple[Sequence[Time], State]]  # of states taken inside a step: b_i(θ) of every stage (or one per row), and the cotangent
@@ -58,6 +58,12 @@ class Step:
     @property
     def h(self) -> Time:
         return self.t_next - self.t
+
+    def only(self, chosen: Tensor) -> "Step":
+        """The step of some of its rows, each of which has a time of its own."""
+        t, t_next, rows = torch.as_tensor(self.t)[chosen], torch.as_tensor(self.t_next)[chosen], self.rows
+        stages = [pick(stage, chosen) for stage in self.stages]
+        return Step(self.index, t, t_next, pick(self.y0, chosen), pick(self.y1, chosen), stages, chosen if rows is None else rows[chosen])
 
 
 class ParameterGradients:
@@ -135,7 +141,7 @@ class ExplicitStepper(Stepper):
         error = None
         if tableau.b_error is not None:
             with torch.no_grad():
-                error = combine(None, h, tableau.b_error, stages)
+                error = local_error(tableau, h, stages)
         return Attempt(y1, stages, error)
 
     def stages(self, rate: Rate, t: Time, t_next: Time, y: State, first: State | None = None) -> list[State]:
@@ -197,6 +203,13 @@ def combine(y: State | None, h: Time, weights: Sequence[float], stages: Sequence
                     total.add_(stage[part], alpha=h * weight)
         combined.append(total)
     return tuple(combined)
+
+
+def local_error(tableau: Tableau, h: Time, stages: Sequence[State]) -> State:
+    """The estimated error of one step, h Σ (b_i − b̂_i) k_i, of a tableau that has such an estimate."""
+    if tableau.b_error is None:
+        raise ConfigError(f"{tableau.name} has no error estimate; use dopri5, tsit5, bosh3, ...")
+    return combine(None, h, tableau.b_error, stages)
 
 
 def stage_time(t: Time, t_next: Time, h: Time, c: float) -> Time:

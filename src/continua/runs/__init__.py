@@ -36,7 +36,7 @@ from continua.runs.loading import (
     run_id,
     write_yaml,
 )
-from continua.runs.recipe import Failure, Optimiser, Recipe, Regularise, Schedule
+from continua.runs.recipe import Failure, Optimiser, Recipe, Refine, Regularise, Schedule
 from continua.runs.view import Images, RunView, load_reconstructor, reported_split
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "Images",
     "Optimiser",
     "Recipe",
+    "Refine",
     "Regularise",
     "Run",
     "RunIndex",

@@ -80,9 +80,9 @@ def load_recipe(name: "str | Path", changes: Mapping[str, Any] | None = None) ->
     recipe = parse_recipe(merged(base, changes))
     if "epochs" not in changes:
         return recipe
-    given = changes.get("schedule", {})
+    given = (*changes.get("schedule", {}), *(f"refine.{name}" for name in changes.get("refine", {})))
     before = typed_value("epochs", base.get("epochs", Recipe.__dataclass_fields__["epochs"].default), int)
-    return stretched(recipe, recipe.epochs / max(1, before), keep=tuple(given), epochs=recipe.epochs)
+    return stretched(recipe, recipe.epochs / max(1, before), keep=given, epochs=recipe.epochs)
 
 
 def stored_recipe(path: Path, *, upgrade: bool = True) -> Recipe:
@@ -111,7 +111,10 @@ def stretched(recipe: Recipe, factor: float, *, keep: tuple[str, ...] = (), epoc
     times: Json = dict(milestones=tuple(round(milestone * factor, 6) for milestone in schedule.milestones))
     times |= dict(every=round(schedule.every * factor, 6), warmup=round(schedule.warmup * factor, 6))
     schedule = replace(schedule, **{name: value for name, value in times.items() if name not in keep})
-    return replace(recipe, epochs=epochs or max(1, round(recipe.epochs * factor)), schedule=schedule)
+    refine = recipe.refine
+    if "refine.epochs" not in keep:
+        refine = replace(refine, epochs=tuple(round(time * factor, 6) for time in refine.epochs))
+    return replace(recipe, epochs=epochs or max(1, round(recipe.epochs * factor)), schedule=schedule, refine=refine)
 
 
 def parse_recipe(data: Mapping[str, object]) -> Recipe:
@@ -392,7 +395,12 @@ def identities(recipe: Recipe) -> tuple[str, ...]:
 
 
 def _identity(recipe: Recipe, digest: Callable[[Path], str]) -> str:
-    data = asdict(recipe)
+    data, default = asdict(recipe), asdict(Recipe())
+    # What came after the first runs were kept is no part of the identity where it is not used, which then stays what it was.
+    for fields_of, plain, names in ((data, default, ("refine",)), (data["regularise"], default["regularise"], ("error", "end_time"))):
+        for name in names:
+            if fields_of[name] == plain[name]:
+                del fields_of[name]
     if recipe.encoder is not None:
         data["encoder"] = digest(encoder_weights(recipe.encoder))
     return hashlib.sha256(json.dumps(data, sort_keys=True, default=list).encode()).hexdigest()[:16]

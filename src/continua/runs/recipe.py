@@ -1,6 +1,8 @@
 """A recipe: everything that decides the result of a training, as plain data. Each field is also an option of `continua train`."""
 
 from dataclasses import dataclass
+from itertools import pairwise
+from math import inf
 from typing import Literal
 
 from continua.data import Augmentation
@@ -94,14 +96,55 @@ class Failure:
 
 @dataclass(frozen=True)
 class Regularise:
-    """Weights of trajectory regularisers, summed over ODE blocks (Finlay et al. 2020): kinetic energy and Jacobian norm of the field."""
+    """What else keeps trajectories simple: energies and errors of ODE blocks in the loss, summed over blocks, and random end times.
+
+    kinetic, jacobian: Finlay et al. 2020. error: the solver's own estimate of its error, Σ_j ‖E_j‖ |h_j| over accepted steps (Pal et al.
+    2021). end_time: in training every ODE block runs to a T drawn anew for each batch from T ± end_time · (T − t0) (STEER, Ghosh et al.
+    2020); the draws are a function of seed and step.
+    """
 
     kinetic: float = option(0.0, "weight of the kinetic energy of ODE blocks in the loss")
     jacobian: float = option(0.0, "weight of the Jacobian norm of ODE blocks in the loss")
+    error: float = option(0.0, "weight of the solver's error estimates in the loss; needs solver.gradient direct")
+    end_time: float = option(0.0, "draw the end time of ODE blocks anew for each batch, within this share of the interval")
 
     def __post_init__(self) -> None:
-        _expect(self.kinetic >= 0, "regularise.kinetic", self.kinetic, "0 (off) or more")
-        _expect(self.jacobian >= 0, "regularise.jacobian", self.jacobian, "0 (off) or more")
+        for name in ("kinetic", "jacobian", "error"):
+            _expect(getattr(self, name) >= 0, f"regularise.{name}", getattr(self, name), "0 (off) or more")
+        _expect(
+            0 <= self.end_time < 1, "regularise.end_time", self.end_time, "0 (off) or a share of the interval below 1, for example 0.25"
+        )
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """What is weighed in the loss, by the name that a block gives it."""
+        weights = {"kinetic": self.kinetic, "jacobian": self.jacobian, "error": self.error}
+        return {name: weight for name, weight in weights.items() if weight}
+
+
+@dataclass(frozen=True)
+class Refine:
+    """Coarse to fine: ODE blocks train with few steps, or loose tolerances, first, and with the network's own solver at last.
+
+    `steps: [1, 2]` with `epochs: [10, 15]` takes one step up to epoch 10, two up to epoch 15, and then as many as the solver says (after
+    Queiruga et al. 2021, whose networks also gain weights on the way). Evaluation always takes the network's own solver.
+    """
+
+    steps: tuple[int, ...] = option((), "fixed steps of ODE blocks up to each of `epochs`, rising; then the solver's own")
+    tolerances: tuple[float, ...] = option((), "rtol = atol of adaptive ODE blocks up to each of `epochs`, falling; then the solver's own")
+    epochs: tuple[float, ...] = option((), "when each of them ends")
+
+    def __post_init__(self) -> None:
+        times, tolerances = self.epochs, self.tolerances
+        _expect(all(a < b for a, b in pairwise((0, *self.steps))), "refine.steps", self.steps, "rising whole numbers of at least 1")
+        falling = all(a > b for a, b in pairwise(tolerances)) and all(0 < value < inf for value in tolerances)
+        _expect(falling, "refine.tolerances", tolerances, "falling numbers above 0")
+        _expect(all(a < b for a, b in pairwise((0.0, *times))), "refine.epochs", times, "rising epochs above 0")
+        if self.steps and tolerances:
+            raise ConfigError("refine has both steps and tolerances; a solver has one of them: leave the other out")
+        if len(times) != len(self.steps or tolerances):
+            given = len(self.steps or tolerances)
+            raise ConfigError(f"refine has {given} steps or tolerances and {len(times)} epochs; each of them needs the epoch where it ends")
 
 
 MOST = 1_000_000_000  # epochs, images of a batch: what is larger is a slip or an attack
@@ -134,7 +177,8 @@ class Recipe:
     optimiser: Optimiser = option(Optimiser, "how parameters follow gradients")
     schedule: Schedule = option(Schedule, "how the learning rate changes")
     failure: Failure = option(Failure, "what to do when a batch fails")
-    regularise: Regularise = option(Regularise, "what else is in the loss")
+    regularise: Regularise = option(Regularise, "what else is in the loss, and random end times")
+    refine: Refine = option(Refine, "coarse to fine: few steps first")
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "evaluation_batch_size"):
@@ -167,6 +211,10 @@ class Recipe:
                 raise ConfigError(f"{used[0]} has no meaning for task 'reconstruct'; leave it out")
         if self.schedule.warmup >= self.epochs:
             raise ConfigError(f"schedule.warmup is {self.schedule.warmup:g} epochs of {self.epochs}; it must end before the training does")
+        if self.refine.epochs and self.refine.epochs[-1] >= self.epochs:
+            raise ConfigError(
+                f"refine.epochs ends at {self.refine.epochs[-1]:g} of {self.epochs} epochs; leave some for the network's own solver"
+            )
 
     @property
     def solver(self) -> Json:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from continua.analysis import Contrast, Difference, completion, examples_maps, find_question, savings, scales, short_name
+from continua.analysis import Contrast, Difference, ReactionTime, completion, examples_maps, find_question, savings, scales, short_name
 from continua.filters import fit_pixel_kernel, jet_orders
 from continua.report import Axis, Cell, Claim, Column, Figure, Look, Maps, Part, Series, Table
 from continua.studies.claims import claim_above, claim_ahead
@@ -17,7 +17,9 @@ from continua.studies.dcn import STUDIES as TABLES
 from continua.studies.runs import Runs
 from continua.studies.study import ADAPTIVE, OF_FORMULAS, Finding, Row, Setting, Study
 
-CONTRAST, COMPLETION, SCALES, RECONSTRUCTION = map(find_question, ("contrast", "pattern_completion", "scales", "reconstruction"))
+CONTRAST, COMPLETION, SCALES, RECONSTRUCTION, REACTION = map(
+    find_question, ("contrast", "pattern_completion", "scales", "reconstruction", "reaction_time")
+)
 
 
 # --- Figure 1 -----------------------------------------------------------------------------------------------------------
@@ -258,6 +260,57 @@ def _saved(result: Contrast, mode: str) -> float:
     return max(0.0, 1 - min(fine) / sum(result.plain.nfe)) if fine else 0.0
 
 
+# --- beyond the paper: reaction times ---------------------------------------------------------------------------------------
+
+
+def _reaction_time(runs: Runs) -> Finding:
+    """Images stop in the last block when the head is sure. The threshold is chosen on one half of the images and asked of the other."""
+    results: dict[str, dict[int, ReactionTime]] = {
+        label: {seed: answer.result for seed, answer in runs.ask_each(REACTION, label).items()}
+        for label in ("DCN-ODE", "ODE-Net")
+        if label in runs.by_label
+    }
+    curves, rows, claims = [], [], []
+    for place, (label, by_seed) in enumerate(results.items()):
+        costs, accuracies = (np.stack([getattr(result, name) for result in by_seed.values()]) for name in ("cost", "accuracy"))
+        spread = 100 * accuracies.std(0, ddof=1) if len(by_seed) > 1 else None
+        curves.append(Series(label, costs.mean(0), 100 * accuracies.mean(0), spread, style="both", colour=place))
+        savings_of = {seed: result.saving() for seed, result in by_seed.items()}
+        thirds = [[100 * getattr(saving, name) for saving in savings_of.values()] for name in ("saved", "saved_last", "lost")]
+        right, wrong = ([_mean_time(result, answer) for result in by_seed.values()] for answer in (True, False))
+        rows.append([label, 100 * accuracies[:, 0].mean(), costs[:, 0].mean(), *map(over_seeds, [*thirds, right, wrong]), len(by_seed)])
+        of = "evaluations saved at a threshold chosen on the other half of the images"
+        claims.append(claim_above(f"{label} saves a tenth of its evaluations by stopping when sure", thirds[0], 10.0, of=of, unit="%"))
+        kept = [-lost for lost in thirds[2]]
+        claims.append(claim_above(f"and loses less than half a point ({label})", kept, -100 * LOSS, of="accuracy gained", unit="points"))
+        sooner = [second - first for first, second in zip(right, wrong, strict=True)]
+        claims.append(
+            claim_above(f"right answers of {label} come sooner than wrong ones", sooner, of="difference of mean times, in units of t")
+        )
+    columns = ["model", Column("accuracy to T", "%", 1), Column("NFE to T", digits=1), Column("saved", "%", 1)]
+    columns += [Column("saved in the last block", "%", 1), Column("lost", "points", 2), Column("t, right", digits=2)]
+    columns += [Column("t, wrong", digits=2), "seeds"]
+    axes = Axis("evaluations of f per image"), Axis("accuracy", "%")
+    parts: list[Part] = [
+        f"Images stop when the largest probability reaches a threshold; times are those at the threshold {_middle(results)}.",
+        Figure("cost", "Accuracy for the evaluations paid, from the lowest threshold to T", *axes, curves),
+        Table("saving", "The cheapest threshold at no more than half a point lost on the other half of the images", columns, rows),
+    ]
+    return Finding(parts, claims)
+
+
+def _mean_time(result: ReactionTime, right: bool) -> float:
+    """When images with right, or wrong, answers stop, at the middle threshold."""
+    row = 1 + len(result.thresholds) // 2
+    chosen = result.right[row] == right
+    return float(result.times[row, chosen].mean()) if chosen.any() else math.nan
+
+
+def _middle(results: Mapping[str, Mapping[int, ReactionTime]]) -> str:
+    first = next((result for by_seed in results.values() for result in by_seed.values()), None)
+    return "in the middle" if first is None else first.names[1 + len(first.thresholds) // 2]
+
+
 # --- Figure 5 -----------------------------------------------------------------------------------------------------------
 
 
@@ -284,6 +337,7 @@ def _one_seed(settings: Mapping[str, Setting]) -> Mapping[str, Setting]:
 
 _DECODED = next(study.settings for study in TABLES if study.id == "dcn/table2b")  # the same runs
 _MASKED = _looked_at(LOOK)
+_REACTION = _looked_at(dict(limit=160, batch_size=40, thresholds=[0.4, 0.6, 0.8, 0.9, 0.95]), thresholds=[0.2, 0.5], limit=10)
 _CONTRAST = _looked_at(dict(limit=250, batch_size=250, contrasts=12), contrasts=3, limit=10)
 
 
@@ -307,6 +361,9 @@ STUDIES = [
     Study("dcn/fig4b", f"{PAPER}, Figure 4b", "contrast", "Does integration time that follows contrast help?",
           _CONTRAST, _fig4b, _rows("DCN-ODE", "ODE-Net"), printed="60 instead of 102 evaluations at c = 0.06, with less than 0.5 % lost",
           claims=5),
+    Study("dcn/reaction_time", f"beyond {PAPER}", "images that stop when the network is sure",
+          "How much of the computation can be left out at half a point of accuracy?",
+          _REACTION, _reaction_time, _rows("DCN-ODE", "ODE-Net"), claims=6),
     Study("dcn/fig5", f"{PAPER}, Figure 5", "reconstructed images", "What do the decoders of Table 2b make?",
           _one_seed(_DECODED), _fig5, rows2b, shows_images=True),
     Study("dcn/fig6", f"{PAPER}, Figure 6", "feature maps over t of three models", "What do block 1's features do?",

@@ -15,6 +15,7 @@ PLAIN_WORDS: Mapping[str, str] = {
     "dcn/fig3c": "How much does a black square in the middle of the picture disturb each network?",
     "dcn/fig4a": "When a part of the picture is missing, does a layer fill it in?",
     "dcn/fig4b": "Can a network see in the dark if it is given less time for darker pictures?",
+    "dcn/reaction_time": "How much time does a network save if it answers as soon as it is sure?",
     "dcn/fig5": "Pictures painted again from what three networks have kept of them.",
     "dcn/fig6": "What the maps inside the first layer look like, with and without the middle of the picture.",
     "dcn/fig7": "In which of three networks do the maps of a covered picture come closer to those of the whole one?",

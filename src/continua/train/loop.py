@@ -169,7 +169,7 @@ class Training:
         self.lr = recipe.optimiser.lr * lr_factor(recipe.schedule, progress, recipe.epochs, each, self.plateau.drops)
         set_lr(self.optimiser, self.lr)
         with self._enough_memory(batch):
-            result = self.take_step(batch, self.step)
+            result = self.take_step(batch, self.step, progress)
         if result.retried is not None:
             factor, problem = result.retried
             self.journal.event("retried", self.epoch + 1, self.batch, tolerances_times=factor, diagnosis=problem)

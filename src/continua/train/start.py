@@ -22,7 +22,8 @@ from continua.machine import prepare_process
 from continua.runs import Recipe, Run, chosen_device, describe_environment, reported_split, resolve, run_folder, task_of
 from continua.train.loop import RunOptions, Training
 from continua.train.optimiser import build_optimiser
-from continua.train.step import Parts, StopSignal, trained_ode_blocks
+from continua.train.solves import check_solves, trained_ode_blocks
+from continua.train.step import Parts, StopSignal
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -181,7 +182,7 @@ def assemble(recipe: Recipe, options: RunOptions, fabric: "Fabric") -> Parts:
     task = task_of(recipe)
     torch.manual_seed(recipe.seed)
     net = task.build()
-    check_network(net, recipe)
+    check_solves(net, recipe)
     track_energies(net, recipe)
     if fabric.world_size > 1:
         net = made_parallel(net)
@@ -211,25 +212,10 @@ def check_classes(recipe: Recipe, data: DataSet) -> None:
         )
 
 
-def check_network(net: nn.Module, recipe: Recipe) -> None:
-    """Refuse what the recipe asks of a solver that the network does not have."""
-    blocks = trained_ode_blocks(net)
-    if recipe.failure.policy in ("loosen", "tighten") and not any(block.solver.steps is None for block in blocks):
-        raise ConfigError(
-            f"failure.policy {recipe.failure.policy!r} changes tolerances, and no block of this network has any; use 'skip' or 'stop'"
-        )
-    if (recipe.regularise.kinetic or recipe.regularise.jacobian) and not blocks:
-        raise ConfigError(
-            f"regularise needs ODE blocks to integrate along, and {recipe.model} has none; set regularise.kinetic and jacobian to 0"
-        )
-
-
 def track_energies(net: nn.Module, recipe: Recipe) -> None:
     """Have the ODE blocks integrate the energies that the recipe weighs."""
-    weights = {"kinetic": recipe.regularise.kinetic, "jacobian": recipe.regularise.jacobian}
-    weighed = [name for name, weight in weights.items() if weight]
     for block in trained_ode_blocks(net):
-        block.track_energies(*weighed)
+        block.track_energies(*recipe.regularise.weights)
 
 
 # --- where it runs: one process, or one per device started by torchrun. Everything of Lightning Fabric is chosen here --------

@@ -8,19 +8,19 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 from types import FrameType
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from continua.blocks import ODEBlock
 from continua.data import Batch, Loader
 from continua.errors import SolverError
 from continua.models import Network
 from continua.runs import Recipe, Task, costs
 from continua.train.optimiser import gradient_norm
+from continua.train.solves import trained_ode_blocks, training_solves
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -104,11 +104,12 @@ class TrainingStep:
     def __init__(self, parts: Parts, recipe: Recipe, stop: StopSignal) -> None:
         self.fabric, self.net, self.module, self.task = parts.fabric, parts.net, parts.module, parts.task
         self.optimiser, self.recipe, self.stop = parts.optimiser, recipe, stop
-        weights = recipe.regularise
-        self.regularised = trained_ode_blocks(self.net) if weights.kinetic or weights.jacobian else []
+        self.weights = recipe.regularise.weights
+        self.regularised = trained_ode_blocks(self.net) if self.weights else []
 
-    def __call__(self, batch: Batch, step: int) -> StepResult:
-        """Forward, backward and update; nothing changes where the batch fails."""
+    def __call__(self, batch: Batch, step: int, progress: float = inf) -> StepResult:
+        """Forward, backward and update; nothing changes where the batch fails. `progress`: epochs gone, which decide how fine it solves."""
+        self.progress = progress
         result = self._forward_with_retries(batch, step)
         if result.loss is not None:
             self._backward(result, result.loss)
@@ -134,7 +135,7 @@ class TrainingStep:
         buffers = [buffer.clone() for buffer in self.net.buffers()]
         losses, sums, problem = None, [0.0] * 4, None
         try:
-            with scaled_tolerances(self.net, tolerance_factor):
+            with training_solves(self.net, self.recipe, step, self.progress, tolerance_factor):
                 outputs = self.module(laid_out(batch.images, self.recipe.channels_last))
             losses, sums = self._losses(outputs, batch)
             problem = None if isfinite(sums[1] + sums[3]) else f"the loss is not finite ({sums[1] + sums[3]})"
@@ -159,12 +160,11 @@ class TrainingStep:
         return losses + penalties, sums.tolist()
 
     def _penalties(self, outputs: Tensor) -> Tensor:
-        """Kinetic energy and Jacobian norm of each sample's way through all blocks, weighted (Finlay et al. 2020, eq. 8 and 9)."""
-        weights = {"kinetic": self.recipe.regularise.kinetic, "jacobian": self.recipe.regularise.jacobian}
+        """Energies and estimated errors of each sample's way through all blocks, weighted (Finlay et al. 2020; Pal et al. 2021)."""
         total = outputs.new_zeros(len(outputs), dtype=torch.float32)
         for block in self.regularised:
             for name, energy in (block.energies or {}).items():
-                total = total + weights[name] * energy.float()
+                total = total + self.weights[name] * energy.float()
         return total
 
     def _agree(self, problem: str | None, sums: list[float]) -> StepResult:
@@ -211,26 +211,6 @@ class TrainingStep:
         result.gradient_norm = norm
         backward = self.sum_over_ranks(costs(self.net.stats, "nfe_backward"))
         result.nfe_backward = [value / self.fabric.world_size for value in backward]
-
-
-def trained_ode_blocks(net: nn.Module) -> list[ODEBlock]:
-    """The ODE blocks that train."""
-    blocks = [module for module in net.modules() if isinstance(module, ODEBlock)]
-    return [block for block in blocks if any(parameter.requires_grad for parameter in block.parameters())]
-
-
-@contextmanager
-def scaled_tolerances(net: nn.Module, factor: float) -> Iterator[None]:
-    """Inside, every adaptive solve has its tolerances times `factor`."""
-    blocks = [] if factor == 1.0 else [block for block in trained_ode_blocks(net) if block.solver.steps is None]
-    before = [block.solver for block in blocks]
-    try:
-        for block in blocks:
-            block.solver = block.solver.loosened(factor)
-        yield
-    finally:
-        for block, solver in zip(blocks, before, strict=True):
-            block.solver = solver
 
 
 def laid_out(images: Tensor, channels_last: bool) -> Tensor:
