@@ -12,7 +12,7 @@ from continua.models import create_model
 from continua.runs import Refine, identity, plain_recipe
 from continua.train import Interrupted, load_recipe, resume, train
 from continua.train.loop import Training
-from continua.train.solves import coarse_solver, trained_ode_blocks, training_solves
+from continua.train.solves import coarse_options, trained_ode_blocks, training_solves
 
 ADAPTIVE: dict[str, Any] = dict(solver=dict(method="bosh3", rtol=0.05, atol=0.05, steps=None, gradient="direct"))
 TRICKS: dict[str, Any] = dict(
@@ -23,11 +23,10 @@ TRICKS: dict[str, Any] = dict(
 
 
 def test_a_coarse_solver_gives_way_to_the_networks_own() -> None:
-    own = create_model("dcn_ode", channels=(4, 8), solver=dict(method="rk4", steps=4)).solver
-    assert own is not None
     refine = Refine(steps=(1, 2), epochs=(1.0, 2.5))
-    assert [coarse_solver(own, refine, progress).steps for progress in (0.0, 0.99, 1.0, 2.4, 2.5, 9.0)] == [1, 1, 2, 2, 4, 4]
-    assert coarse_solver(own, Refine(), 0.0) is own
+    assert [coarse_options(refine, progress).get("steps") for progress in (0.0, 0.99, 1.0, 2.4, 2.5, 9.0)] == [1, 1, 2, 2, None, None]
+    assert coarse_options(Refine(tolerances=(0.1,), epochs=(1.0,)), 0.5) == dict(rtol=0.1, atol=0.1)
+    assert coarse_options(Refine(), 0.0) == {}
 
 
 def test_end_times_are_drawn_from_seed_and_step_and_put_back() -> None:

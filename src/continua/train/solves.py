@@ -14,7 +14,7 @@ from torch import nn
 
 from continua.blocks import ODEBlock
 from continua.errors import ConfigError
-from continua.ode import SolverConfig
+from continua.files import Json
 from continua.runs import Recipe, Refine
 
 
@@ -23,11 +23,11 @@ def training_solves(net: nn.Module, recipe: Recipe, step: int, progress: float, 
     """Inside, ODE blocks that train are solved as this step of the training has them. `progress`: epochs gone."""
     blocks = trained_ode_blocks(net)
     before = [(block.solver, block.t1) for block in blocks]
-    spread = recipe.regularise.end_time
+    spread, coarse = recipe.regularise.end_time, coarse_options(recipe.refine, progress)
     draw = torch.Generator().manual_seed(_seed(recipe.seed, step)) if spread else None
     try:
         for block in blocks:
-            solver = coarse_solver(block.solver, recipe.refine, progress)
+            solver = block.solver.replace(**coarse) if coarse else block.solver
             if tolerance_factor != 1.0 and solver.steps is None:
                 solver = solver.loosened(tolerance_factor)
             if solver is not block.solver:
@@ -42,14 +42,12 @@ def training_solves(net: nn.Module, recipe: Recipe, step: int, progress: float, 
             block.t1 = t1
 
 
-def coarse_solver(solver: SolverConfig, refine: Refine, progress: float) -> SolverConfig:
-    """The solver after so many epochs: the network's own once all coarse ones have ended."""
+def coarse_options(refine: Refine, progress: float) -> Json:
+    """What the solver of ODE blocks has otherwise after so many epochs: nothing once all coarse ones have ended."""
     phase = sum(end <= progress for end in refine.epochs)
     if phase == len(refine.epochs):
-        return solver
-    if refine.steps:
-        return solver.replace(steps=refine.steps[phase])
-    return solver.replace(rtol=refine.tolerances[phase], atol=refine.tolerances[phase])
+        return {}
+    return {"steps": refine.steps[phase]} if refine.steps else dict.fromkeys(("rtol", "atol"), refine.tolerances[phase])
 
 
 def trained_ode_blocks(net: nn.Module) -> list[ODEBlock]:
@@ -90,8 +88,8 @@ def _check_refinement(block: ODEBlock, refine: Refine) -> None:
     if refine.tolerances and not all(isinstance(own, float | int) and own < refine.tolerances[-1] for own in (solver.rtol, solver.atol)):
         raise ConfigError(f"refine.tolerances ends at {refine.tolerances[-1]:g}, and the solver's own are {solver.tolerances}: not finer")
     if refine.epochs:
-        block.solver, own = coarse_solver(solver, refine, 0.0), solver  # a field that cannot do with other steps says so
-        block.solver = own
+        block.solver = solver.replace(**coarse_options(refine, 0.0))  # a field that cannot do with other steps says so
+        block.solver = solver
 
 
 def _check_end_times(block: ODEBlock, spread: float) -> None:
