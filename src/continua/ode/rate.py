@@ -37,7 +37,20 @@ def broadcast_time(t: Tensor, h: Tensor) -> Tensor:
 
 
 def time_dtype(y: Tensor) -> torch.dtype:
-    """The type in which f is given its time."""
+    """The type in which f is given its time.
+
+    Args:
+        y: The state.
+
+    Returns:
+        float64 for a state in float64, else float32.
+
+    Example:
+        >>> import torch
+        >>> from continua.ode import time_dtype
+        >>> time_dtype(torch.zeros(1))
+        torch.float32
+    """
     return torch.float64 if y.dtype == torch.float64 else torch.float32
 
 

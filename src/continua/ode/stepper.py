@@ -206,7 +206,25 @@ def combine(y: State | None, h: Time, weights: Sequence[float], stages: Sequence
 
 
 def local_error(tableau: Tableau, h: Time, stages: Sequence[State]) -> State:
-    """The estimated error of one step, h Σ (b_i − b̂_i) k_i, of a tableau that has such an estimate."""
+    """The estimated error of one step, h Σ (b_i − b̂_i) k_i.
+
+    Args:
+        tableau: The method, which must have such an estimate.
+        h: The step, or one for each sample.
+        stages: The rates of change k_i.
+
+    Returns:
+        The error of each part of the state.
+
+    Raises:
+        ConfigError: The method estimates no error.
+
+    Example:
+        >>> import torch
+        >>> from continua.ode import find_method, local_error
+        >>> local_error(find_method("bosh3"), 0.1, [(torch.ones(1),)] * 4)[0].abs().item() < 1e-6
+        True
+    """
     if tableau.b_error is None:
         raise ConfigError(f"{tableau.name} has no error estimate; use dopri5, tsit5, bosh3, ...")
     return combine(None, h, tableau.b_error, stages)

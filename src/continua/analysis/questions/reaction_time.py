@@ -101,7 +101,28 @@ def reaction_time(
 ) -> ReactionTime:
     """Every image to T, then until the largest probability of the network's own head reaches each threshold (`Confident`).
 
-    `solver`: other solver keywords than the network's, as rtol=1e-4; one with fixed steps is replaced by dopri5 at 1e-3.
+    Args:
+        model: A network whose last block is an ODE.
+        batches: Images with their labels.
+        thresholds: Probabilities at which an image stops.
+        classes: Their names; numbers if they are not given.
+        keep: Where the pieces of an interrupted analysis lie.
+        advance: Is told how many images are done.
+        solver: Other solver keywords than the network's, as rtol=1e-4; one with fixed steps is replaced by dopri5 at 1e-3.
+
+    Returns:
+        Predictions, costs and times of every image, and what stopping saves.
+
+    Raises:
+        ConfigError: The network has no time in its last block, or there are no images.
+
+    Example:
+        >>> import torch
+        >>> from continua import create_model
+        >>> from continua.analysis import reaction_time
+        >>> net = create_model("ode_only_net", width=8).eval()
+        >>> reaction_time(net, [(torch.rand(2, 3, 16, 16), torch.tensor([0, 1]))], thresholds=(0.5,)).times.shape
+        (2, 2)
     """
     net, values = per_image(model, **_adaptive(model, solver)), sorted(float(value) for value in thresholds)
     stops = [Confident(value) for value in values]
