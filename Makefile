@@ -6,7 +6,7 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.t
 export TMPDIR := $(shell if [ -w "$${TMPDIR:-/tmp}" ]; then echo "$${TMPDIR:-/tmp}"; else mkdir -p .tmp && echo "$(CURDIR)/.tmp"; fi)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explore test test-slow test-browser test-slurm torture audit lint format wheel typed bench docs pictures notebooks results clean
+.PHONY: help demo explore test test-slow test-browser test-slurm torture audit hashed lint format wheel typed bench docs pictures notebooks results clean
 .NOTPARALLEL: # two installs at once into one environment would break it
 
 help: ## list what can be made
@@ -26,6 +26,14 @@ endif
 	  [ $$((s % 4)) -ne 0 ] || echo "  installing, $$s s"; done; wait $$pid
 	@test -f src/continua/native/libcontinua.so || echo "No C++ compiler was found: Continua computes by PyTorch's own operations, several times slower (continua doctor)."
 	@pwd -P > $@
+
+# What CI installs first: every pinned package, each file checked against its hash. The steps after it find all they need.
+.venv/.hashed: hashes.txt
+	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
+	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r hashes.txt
+	@touch $@
+
+hashed: .venv/.hashed ## install every pinned package into .venv, checked against hashes.txt
 
 # One stamp per extra: .venv/.test, .venv/.docs, ...
 .venv/.%: .venv/.base
@@ -54,7 +62,7 @@ test-slurm: .venv/.test ## sweeps on a real Slurm cluster of one node (Debian, a
 	scripts/slurm-local up
 	$(PY) -m pytest -m slurm tests/slurm; status=$$?; scripts/slurm-local down; exit $$status
 
-torture: .venv/.test ## trainings on a disk that fails at every file operation, compared bit for bit (MINUTES=10, SEED=...)
+torture: .venv/.test ## commands that are killed, on a disk that fails at every file operation, compared bit for bit (MINUTES=10, SEED=...)
 	$(PY) scripts/torture.py --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
 
 audit: .venv/.base ## known vulnerabilities of the pinned packages (asks api.osv.dev)

@@ -108,6 +108,27 @@ def test_the_build_backend_is_pinned() -> None:
     assert all(re.fullmatch(r"[\w-]+==[\d.]+", wanted) for wanted in tomllib.loads(read("pyproject.toml"))["build-system"]["requires"])
 
 
+def test_every_pinned_package_has_hashes_and_ci_installs_by_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed = dict(re.findall(r"^([\w.-]+)==(\S+) \\\n    --hash=sha256:[0-9a-f]{64}", read("hashes.txt"), re.MULTILINE))
+    assert hashed == script("bill_of_materials", monkeypatch).pinned(ROOT / "constraints.txt"), "run scripts/hashes.py"
+    steps = [line for line in read(".ci/run").splitlines() if line.startswith("make ")]
+    assert steps[0].startswith("make hashed")
+    assert "--require-hashes" in read("Makefile")
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "version"),
+    [
+        ("torch-2.13.0%2Bcpu-cp311-cp311-manylinux_2_28_x86_64.whl", "torch", "2.13.0"),
+        ("PyYAML-6.0.2.tar.gz", "pyyaml", "6.0.2"),
+        ("jupyter_client-8.6.3-py3-none-any.whl", "jupyter-client", "8.6.3"),
+        ("jaxtyping-0.3.2.tar.gz", "jax", None),
+    ],
+)
+def test_the_version_of_a_file_in_the_registry(file: str, name: str, version: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert script("hashes", monkeypatch).version_of(file, name) == version
+
+
 def test_the_bill_of_materials_names_every_dependency_with_its_pin_and_is_the_same_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
     module = script("bill_of_materials", monkeypatch)
     bill = module.bill_of_materials(ROOT)

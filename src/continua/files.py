@@ -1,11 +1,14 @@
 """Files that appear whole under their own name or not at all, and files in a folder that somebody else made: no link in it is followed."""
 
+import glob
 import os
+import re
+import shutil
 import stat
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,7 @@ class ForeignFile(ContinuaError):
 
 @contextmanager
 def written_whole(target: Path) -> Iterator[Path]:
-    """A temporary name beside `target` to write to; it becomes `target` when the block ends well, and goes when it does not.
+    """A temporary name beside `target` to write to. When the block ends well it becomes `target`, on the disk; else it goes.
 
     Args:
         target: the file.
@@ -35,16 +38,16 @@ def written_whole(target: Path) -> Iterator[Path]:
         >>> from continua.files import written_whole
         >>> with written_whole(Path("x.bin")) as path: path.write_bytes(b"...")  # doctest: +SKIP
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{target.stem}.", suffix=target.suffix, dir=target.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        temporary.chmod(0o666 & ~_umask())  # mkstemp makes files that only their owner can read
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    make_folder(target.parent)
+    with _held_name(target.parent, f".{target.stem}.", target.suffix) as temporary:
+        try:
+            yield temporary
+            temporary.chmod(0o666 & ~_umask())  # mkstemp makes files that only their owner can read
+            sync(temporary)
+            temporary.replace(target)
+            sync(target.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def write_text(target: Path, text: str) -> Path:
@@ -65,6 +68,68 @@ def write_text(target: Path, text: str) -> Path:
     with written_whole(target) as temporary:
         temporary.write_text(text, "utf-8")
     return target
+
+
+@contextmanager
+def own_folder(parent: Path, name: str) -> Iterator[Path]:
+    """A temporary folder beside the folder `name` in `parent`, to be filled and renamed; what is left of it goes when the block ends."""
+    with _held_name(parent, f".{name}.", None) as temporary:
+        try:
+            yield temporary
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def _held_name(parent: Path, prefix: str, suffix: str | None) -> Iterator[Path]:
+    """A new file, or a folder where there is no `suffix`, that is locked; those of killed processes, which are not, are removed."""
+    import fcntl  # of POSIX alone, and needed here alone
+
+    with ExitStack() as while_made:
+        with suppress(OSError):  # some network file systems have no locks, some folders may not be read: then no leftover is looked for
+            fcntl.flock(
+                while_made.enter_context(_opened(parent)), fcntl.LOCK_EX
+            )  # while names are judged and made, so that nobody takes a new one for a leftover
+            for leftover in parent.glob(f"{glob.escape(prefix)}*{glob.escape(suffix or '')}"):
+                if re.fullmatch(r"\w{8}", leftover.name.removeprefix(prefix).removesuffix(suffix or "")) and not leftover.is_symlink():
+                    _remove_unlocked(leftover)
+        if suffix is None:
+            made = tempfile.mkdtemp(prefix=prefix, dir=parent)
+            mine = os.open(made, os.O_RDONLY | os.O_CLOEXEC)
+        else:
+            mine, made = tempfile.mkstemp(prefix=prefix, suffix=suffix, dir=parent)
+        with suppress(OSError):
+            fcntl.flock(mine, fcntl.LOCK_EX)
+    try:
+        yield Path(made)
+    finally:
+        os.close(mine)
+
+
+def _remove_unlocked(leftover: Path) -> None:
+    import fcntl
+
+    with suppress(OSError), _opened(leftover) as handle:  # a BlockingIOError: somebody is writing there
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            leftover.unlink()
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    handle = os.open(path, os.O_RDONLY | PLAINLY)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def sync(path: Path) -> None:
+    """Have a file, or the names in a folder, on the disk when this returns."""
+    with suppress(PermissionError), _opened(path) as handle:  # one may be allowed to write into a folder and not to read it
+        os.fsync(handle)
 
 
 # --- below a folder that may be a stranger's ----------------------------------------------------------------------------

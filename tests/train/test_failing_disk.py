@@ -6,26 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from failing_disk import WAYS, FailingDisk
+from failing_disk import WAYS, Ended, EndingDisk
 
-from continua import files
 from continua.errors import ContinuaError
 from continua.runs import Run
 from continua.train.checkpoint import CheckpointError, checkpoints, load_last_checkpoint, save_checkpoint
-
-
-class Ended(BaseException):
-    """In place of the end of the process: nothing of ours may catch it."""
-
-
-class EndingDisk(FailingDisk):
-    """A disk whose kill and power cut come back to the test."""
-
-    def end(self) -> None:
-        raise Ended
-
-    def sync(self, handle: int) -> None:
-        """The ledger knows what is synced; no real disk has to."""
 
 
 def work(run: Run, reached: list[int]) -> None:
@@ -40,25 +25,24 @@ def work(run: Run, reached: list[int]) -> None:
     run.write_json(run.result_file, {"epoch": 3})
 
 
-def struck(folder: Path, way: str, at: int, monkeypatch: pytest.MonkeyPatch) -> tuple[int, list[int]]:
+def struck(home: Path, way: str, at: int) -> tuple[int, list[int]]:
     """How many points there were, and the steps that were reached before the disk failed at one of them."""
-    disk, reached = EndingDisk(folder, way, at), []
-    with monkeypatch.context() as patch:
-        patch.setattr(files, "os", disk)
-        with suppress(Ended, ContinuaError, OSError):
-            work(Run(folder), reached)
+    home.mkdir(exist_ok=True)
+    disk, reached = EndingDisk(home, way, at, seed=at), []
+    with suppress(Ended, ContinuaError, OSError), disk.installed():
+        work(Run(home / "run"), reached)
     return disk.points, reached
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_was_said_to_be_saved_is_there_whatever_fails_next(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    points, whole = struck(tmp_path / "whole", "count", 0, monkeypatch)
+def test_what_was_said_to_be_saved_is_there_whatever_fails_next(way: str, tmp_path: Path) -> None:
+    points, whole = struck(tmp_path / "whole", "count", 0)
     assert whole == [1, 2, 3]
     assert points > 50
     for at in range(1, points + 1):
         folder = tmp_path / f"{at}"
-        _, reached = struck(folder, way, at, monkeypatch)
-        run = Run(folder)
+        _, reached = struck(folder, way, at)
+        run = Run(folder / "run")
         saved = None
         if checkpoints(run.checkpoints):
             try:
@@ -72,5 +56,5 @@ def test_what_was_said_to_be_saved_is_there_whatever_fails_next(way: str, tmp_pa
             assert run.metrics_bytes().startswith(saved["metrics"].encode()), f"{way} at {at}: lines were lost"
         assert run.result in (None, {"epoch": 3})
         reached.clear()
-        work_again = struck(folder, "count", 0, monkeypatch)[1]
+        work_again = struck(folder, "count", 0)[1]
         assert work_again == [1, 2, 3], f"{way} at {at}: it cannot be gone on with"

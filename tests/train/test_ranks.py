@@ -19,6 +19,7 @@ from continua.blocks import ODEBlock
 from continua.blocks.sync_batchnorm import RankBatchNorm
 from continua.errors import ConfigError, SolverError
 from continua.train import Recipe, Run, RunOptions, resume, train
+from continua.train.ranks import EVERY, SILENCE, RankWatch
 from continua.train.start import made_parallel
 
 RANKS = 2
@@ -179,6 +180,56 @@ def test_torchrun_trains_and_a_run_of_one_process_goes_on_with_two(tmp_path: Pat
     continua("train", "--resume", str(tmp_path / "mixed"), "--threads", "1", "--device", "cpu", ranks=RANKS)
     two, mixed = Run(tmp_path / "two"), Run(tmp_path / "mixed")
     assert [line["loss"] for line in mixed.lines()] == pytest.approx([line["loss"] for line in two.lines()], rel=1e-5)
+
+
+# --- ranks that give no sign --------------------------------------------------------------------------------------------
+
+
+def test_a_rank_that_gives_no_sign_is_named_and_ended_and_one_that_does_is_left_alone() -> None:
+    enough = int(SILENCE / EVERY) + 2
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as stopped:
+        try:
+            watch = RankWatch(0, 3, torch.distributed.HashStore())
+            for number in range(enough):
+                watch.store.set("continua/sign/2", f"{number} 1 elsewhere")
+                watch.look()
+            assert watch.lost is None, "rank 1 is not there yet, rank 2 counts"
+            watch.store.set("continua/sign/1", f"7 {stopped.pid} {socket.gethostname()}")
+            watch.store.set("continua/sign/2", "gone")
+            for _ in range(enough):
+                watch.look()
+            assert watch.lost is not None
+            assert f"rank 1 (process {stopped.pid} on " in watch.lost
+            assert stopped.wait(60) == -signal.SIGKILL
+        finally:
+            stopped.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
+def test_torchrun_ends_when_a_rank_is_stopped_or_killed_long_before_the_patience_of_the_others(number: int, tmp_path: Path) -> None:
+    words = ["train", "--recipe", "demo", "--data", "digits", "--epochs", "100000", "--batch_size=16", "--threads", "1", "--device", "cpu"]
+    words += ["--model-options.channels", "[4, 8]", "--model-options.stem_padding", "1", "--out", str(tmp_path / "run")]
+    many = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", free_port()]
+    with subprocess.Popen([sys.executable, *many, "-m", "continua", *words], stderr=subprocess.PIPE, text=True) as job:
+        while not (tmp_path / "run" / "metrics.jsonl").exists():
+            assert job.poll() is None
+            time.sleep(0.1)
+        os.kill(rank_process(job.pid, 1), number)
+        _, said = job.communicate(timeout=200)  # far less than the 600 s for which a rank waits for a slow one
+    assert job.returncode == 1
+    named = [line for line in said.splitlines() if line.startswith("continua: rank ")]
+    assert len(named) == 1
+    assert "--resume" in named[0]
+    assert ("has given no sign" in named[0]) == (number == signal.SIGSTOP)
+
+
+def rank_process(parent: int, rank: int) -> int:
+    """The process that torchrun started for a rank."""
+    for process in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+        if f"RANK={rank}" in Path(f"/proc/{process}/environ").read_text().split("\0"):
+            return int(process)
+    raise LookupError(f"torchrun has started no rank {rank}")
 
 
 def killed_by_batch(count: int, words: list[str]) -> None:

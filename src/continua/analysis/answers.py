@@ -7,7 +7,6 @@ folder appears whole or not at all; pieces of an unfinished answer wait in RUN/a
 import hashlib
 import json
 import shutil
-import tempfile
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -20,7 +19,7 @@ import numpy as np
 from continua.analysis.question import Question, Subject
 from continua.data import data_folder, folder_size
 from continua.errors import ConfigError, ContinuaWarning
-from continua.files import refuse_links, write_text
+from continua.files import make_folder, own_folder, refuse_links, sync, write_text, written_whole
 from continua.reading import UnreadableFile, read_json_object, unreadable
 from continua.report import Page, draw_page, from_plain, notebook_html, to_plain, write_page
 from continua.showing import Shown
@@ -82,14 +81,15 @@ def answer(
         folder = former if (former / "numbers.json").is_file() else folder
     if subjects and out is None:
         refuse_links(subjects[0].folder, folder)
+    pieces = folder.with_name(f"{folder.name}.pieces")
     if not force and (folder / "numbers.json").is_file():
         try:
             known = Answer(question, read_result(question, folder), folder, fresh=False)
             draw_page(known.page, folder, pictures)
+            shutil.rmtree(pieces, ignore_errors=True)  # of one that was killed between its last two lines
             return known
         except UnreadableFile as error:
             warnings.warn(f"{error}; {question.name} is asked again", ContinuaWarning, stacklevel=2)
-    pieces = folder.with_name(f"{folder.name}.pieces")
     if force and pieces.exists():
         shutil.rmtree(pieces)
     watched = [replace(subject, keep=keeper(pieces)) for subject in subjects]
@@ -164,7 +164,7 @@ def _files(root: Path) -> str:
 
 def _write(answered: Answer, subjects: Sequence[Subject], options: Any, pictures: Sequence[str]) -> None:
     folder, question = answered.folder, answered.question
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(folder.parent)
     arrays: dict[str, Any] = {}
     about = {
         "question": question.name,
@@ -173,13 +173,15 @@ def _write(answered: Answer, subjects: Sequence[Subject], options: Any, pictures
         "runs": [{"name": subject.name, "weights": subject.weights, "data": subject.data} for subject in subjects],
         "result": to_plain(answered.result, arrays),
     }
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as name:
-        new, old = Path(name) / "new", Path(name) / "old"
+    with own_folder(folder.parent, folder.name) as temporary:
+        new, old = temporary / "new", temporary / "old"
         new.mkdir()
         write_text(new / "numbers.json", json.dumps(about, indent=1, ensure_ascii=False) + "\n")
         if arrays:
-            np.savez_compressed(new / "arrays.npz", **arrays)
+            with written_whole(new / "arrays.npz") as file:
+                np.savez_compressed(file, **arrays)
         write_page(answered.page, new, pictures)
         if folder.exists():
             folder.rename(old)
         new.rename(folder)
+        sync(folder.parent)

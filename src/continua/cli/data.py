@@ -34,7 +34,7 @@ def _list(options: Namespace) -> None:
 
 
 def _fetch(options: Namespace) -> None:
-    from continua.data import REMOTES, Patience, catalogue_entry, data_folder, data_presence, fetch_data
+    from continua.data import REMOTES, Patience, catalogue_entry, data_folder, data_presence, fetch_data, forget_fetched
 
     known, root = catalogue_entry(options.name), data_folder(options.data_dir)
     layouts = REMOTES.get(known.name, {})
@@ -42,6 +42,7 @@ def _fetch(options: Namespace) -> None:
         raise unknown_name(f"layout of {known.name}", options.layout, layouts, see="" if layouts else "it has none: it is embedded")
     here = data_presence(known, root)
     if not layouts or (here.state == "yes" and options.layout is None):
+        forget_fetched([remote for layout in layouts.values() for remote in layout], root)
         print(f"{known.name} is here already: {here.folder}" + (" (move that folder away to fetch it anew)" if layouts else ""))
         return
     remotes = layouts[options.layout or next(iter(layouts))]

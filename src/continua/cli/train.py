@@ -80,6 +80,9 @@ def train_command(options: Namespace) -> None:
 
 
 def _say(folder: Path, result: Json) -> None:
+    if not result:  # `Run.result` has warned why
+        print(f"finished {folder}, whose result.json cannot be read at the moment")
+        return
     if "test_accuracy" in result:
         quality = f"test accuracy {result['test_accuracy']:.2%}"
     else:

@@ -5,7 +5,7 @@ from continua.data.catalogue import CATALOGUE, catalogue_entry, check_data, data
 from continua.data.crop import ResizedCrop
 from continua.data.dataset import DataSet, MemorySplit, Split
 from continua.data.draws import hold_out, permutation, take_per_class
-from continua.data.fetch import Patience, fetch_data
+from continua.data.fetch import Patience, fetch_data, forget_fetched
 from continua.data.files import Advance, data_folder, progress_bar
 from continua.data.image_folder import ImageFolder, load_image_folder
 from continua.data.loader import Batch, Loader
@@ -33,6 +33,7 @@ __all__ = [
     "data_presence",
     "fetch_data",
     "folder_size",
+    "forget_fetched",
     "hold_out",
     "load",
     "load_image_folder",

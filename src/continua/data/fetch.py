@@ -2,18 +2,15 @@
 
 import http.client
 import os
-import re
 import shutil
 import ssl
 import stat
 import tarfile
-import tempfile
 import time
 import urllib.error
 import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -22,6 +19,7 @@ from typing import IO
 from continua.data.files import Advance, md5_of, progress_bar
 from continua.data.sources import Remote
 from continua.errors import DataError
+from continua.files import make_folder, own_folder, sync
 from continua.limits import DOWNLOAD, UNPACKED
 
 CHUNK = 1 << 16
@@ -81,19 +79,41 @@ def fetch_data(remotes: Sequence[Remote], root: Path, mirrors: Sequence[str] = (
         >>> fetch_data(catalogue_entry("cifar10").remotes, folder)  # doctest: +SKIP
     """
     made = []
-    root.mkdir(parents=True, exist_ok=True)
+    make_folder(root)
     for remote in remotes:
         if not remote.is_archive:
             made.append(download(remote, root / remote.folder / remote.file, mirrors, patience))
             continue
         if (root / remote.folder).exists():
+            forget_fetched([remote], root)
             raise DataError(f"{root / remote.folder} exists already; move it away to fetch {remote.file} again")
-        ours = not (root / remote.file).exists()
-        archive = download(remote, root / remote.file, mirrors, patience)
+        given = root / remote.file  # one that somebody put there is used, and stays
+        archive = download(remote, given if given.exists() else _fetched(remote, root), mirrors, patience)
         made.append(unpack(archive, root, remote.folder))
-        if ours:  # an archive that somebody put there stays
+        if archive != given:
             archive.unlink()
     return made
+
+
+def forget_fetched(remotes: Sequence[Remote], root: Path) -> None:
+    """Remove archives of ours that were unpacked by a process that was killed before it could remove them.
+
+    Args:
+        remotes: the files of a data set.
+        root: the folder of all data sets.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from continua.data import REMOTES, forget_fetched
+        >>> forget_fetched(REMOTES["cifar10"]["python"], Path("data"))
+    """
+    for remote in remotes:
+        if remote.is_archive:
+            _fetched(remote, root).unlink(missing_ok=True)
+
+
+def _fetched(remote: Remote, root: Path) -> Path:
+    return root / f".fetched-{remote.file}"
 
 
 def download(remote: Remote, target: Path, mirrors: Sequence[str] = (), patience: Patience | None = None) -> Path:
@@ -103,7 +123,7 @@ def download(remote: Remote, target: Path, mirrors: Sequence[str] = (), patience
         if digest != remote.md5:
             raise DataError(f"{target} has MD5 {digest}, expected {remote.md5}; delete it and fetch again")
         return target
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     part = target.with_name(target.name + ".part")
     failures = []
     for address in [*(mirror.rstrip("/") + "/" + remote.file for mirror in mirrors), *remote.addresses]:
@@ -112,7 +132,9 @@ def download(remote: Remote, target: Path, mirrors: Sequence[str] = (), patience
         except _GiveUp as failure:
             failures.append(f"{address}: {failure}")
         else:
+            sync(part)
             part.replace(target)
+            sync(target.parent)
             return target
     raise DataError(f"{remote.file} could not be fetched ({'; '.join(failures)}); try again later, or put the file at {target} yourself")
 
@@ -229,14 +251,16 @@ def unpack(archive: Path, root: Path, folder: str) -> Path:
     try:
         with zipfile.ZipFile(archive) if archive.suffix == ".zip" else tarfile.open(archive, "r:gz") as pack:
             members = _judged(pack, archive, folder)
-            with _own_folder(root, folder) as temporary:
+            with own_folder(root, folder) as temporary:
                 with progress_bar(f"unpacking {archive.name}", len(members)) as advance:
                     for member in members:
                         _write(member, temporary / member.name)
                         advance(1)
                 if not (temporary / folder).is_dir():
                     raise DataError(f"{archive} does not hold a folder {folder}; it is not the official archive")
+                os.sync()  # thousands of files at once: after a power cut there is the whole folder or none
                 (temporary / folder).rename(target)
+                sync(root)
     except DataError:
         raise
     except Exception as error:  # each archive format and compression has its own errors for damage
@@ -255,43 +279,6 @@ def _judged(pack: tarfile.TarFile | zipfile.ZipFile, archive: Path, folder: str)
         if UNPACKED.exceeded(size) or len(members) > MEMBERS:
             raise DataError(f"{archive} holds {len(members):,} files of {size:,} bytes and more: nothing was unpacked; {UNPACKED.advice()}")
     return members
-
-
-@contextmanager
-def _own_folder(root: Path, folder: str) -> Iterator[Path]:
-    """A temporary folder that is locked while it is filled; those that killed processes left, which nobody has locked, are removed."""
-    import fcntl  # of POSIX alone, and needed here alone
-
-    shared = os.open(root, os.O_RDONLY)
-    try:
-        fcntl.flock(shared, fcntl.LOCK_EX)  # while folders are judged and made, so that nobody takes a new one for a leftover
-        for leftover in root.glob(f".{folder}.*"):
-            if re.fullmatch(r"\w{8}", leftover.name.removeprefix(f".{folder}.")) and leftover.is_dir() and not leftover.is_symlink():
-                _remove_unlocked(leftover)
-        temporary = tempfile.TemporaryDirectory(prefix=f".{folder}.", dir=root)
-        mine = os.open(temporary.name, os.O_RDONLY)
-        fcntl.flock(mine, fcntl.LOCK_EX)
-    finally:
-        os.close(shared)
-    try:
-        with temporary as name:
-            yield Path(name)
-    finally:
-        os.close(mine)
-
-
-def _remove_unlocked(leftover: Path) -> None:
-    import fcntl
-
-    handle = os.open(leftover, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return  # somebody else is unpacking there
-    else:
-        shutil.rmtree(leftover, ignore_errors=True)
-    finally:
-        os.close(handle)
 
 
 def _members(pack: tarfile.TarFile | zipfile.ZipFile) -> Iterator[_Member]:

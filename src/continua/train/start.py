@@ -22,6 +22,7 @@ from continua.machine import prepare_process
 from continua.runs import Recipe, Run, chosen_device, describe_environment, reported_split, resolve, run_folder, task_of
 from continua.train.loop import RunOptions, Training
 from continua.train.optimiser import build_optimiser
+from continua.train.ranks import watched_ranks
 from continua.train.solves import check_solves, trained_ode_blocks
 from continua.train.step import Parts, StopSignal
 
@@ -107,10 +108,11 @@ def _carry_out(run: Run, recipe: Recipe, options: RunOptions, stop: StopSignal |
     with readable_rank_errors():
         fabric = launch_fabric(chosen_device(options.device), recipe.precision, options.rank_timeout)
         if not fabric.is_global_zero:
-            _follow(run, recipe, options, stop, fabric)
+            with watched_ranks(fabric.global_rank, fabric.world_size):
+                _follow(run, recipe, options, stop, fabric)
             _leave_in_order()
             return run
-        with run.locked():
+        with run.locked(), watched_ranks(fabric.global_rank, fabric.world_size):
             if new:
                 run.create(recipe)
             elif run.result is not None:

@@ -1,0 +1,74 @@
+"""Write hashes.txt: each package that constraints.txt pins, with the SHA-256 of every file that the registry holds of that version.
+
+    python scripts/hashes.py [FOLDER OF WHEELS ...]
+
+Run it after a change of constraints.txt; it asks the registry and needs nothing installed. The folders are for files that are not there:
+PyTorch's builds for the CPU come from an index of its own, and each of them is one more hash under the same name. `.ci/run` installs by this file
+first (`make hashed`): a file that is none of these is refused.
+"""
+
+import hashlib
+import re
+import sys
+import urllib.request
+from html.parser import HTMLParser
+from pathlib import Path
+
+from bill_of_materials import pinned
+
+ROOT = Path(__file__).parents[1]
+INDEX = "simple"
+HEAD = "# Made by scripts/hashes.py from constraints.txt: what `.ci/run` installs, and nothing else of the same name.\n"
+
+
+class Links(HTMLParser):
+    """The files of a page of the registry, with their SHA-256."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sums: dict[str, str] = {}
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        address, _, digest = (dict(attrs).get("href") or "").partition("#sha256=")
+        if tag == "a" and digest:
+            self.sums[address.rsplit("/", 1)[-1]] = digest
+
+
+def version_of(file: str, name: str) -> str | None:
+    """The version in the name of a wheel or of a source archive of a package; without the local part of a build (`+cpu`)."""
+    plain = re.sub(r"[-_.]+", "_", name).lower()
+    stem = re.sub(r"\.(whl|tar\.gz|zip|tar\.bz2)$", "", file.replace("%2B", "+"))
+    parts = stem.split("-")
+    for cut in range(1, len(parts)):
+        if re.sub(r"[-_.]+", "_", "-".join(parts[:cut])).lower() == plain:
+            return parts[cut].partition("+")[0]
+    return None
+
+
+def sums_of(name: str, version: str, folders: list[Path]) -> list[str]:
+    """SHA-256 of every file of a version: in the registry, and in folders of wheels."""
+    with urllib.request.urlopen(f"{INDEX}/{name}/", timeout=60) as response:
+        page = Links()
+        page.feed(response.read().decode())
+    files = [path for folder in folders for path in folder.glob("*.whl")]
+    sums = {file: digest for file, digest in page.sums.items() if version_of(file, name) == version}
+    sums |= {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files if version_of(path.name, name) == version}
+    return sorted(set(sums.values()))
+
+
+def main() -> int:
+    folders = [Path(word) for word in sys.argv[1:]]
+    lines = [HEAD]
+    for name, version in pinned(ROOT / "constraints.txt").items():
+        sums = sums_of(name, version, folders)
+        if not sums:
+            print(f"{name}=={version} is not in the registry", file=sys.stderr)
+            return 1
+        lines.append(" \\\n    ".join([f"{name}=={version}", *(f"--hash=sha256:{digest}" for digest in sums)]) + "\n")
+    (ROOT / "hashes.txt").write_text("".join(lines))
+    print(f"wrote hashes.txt: {len(lines) - 1} packages")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
