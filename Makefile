@@ -27,7 +27,7 @@ endif
 	@test -f src/continua/native/libcontinua.so || echo "No C++ compiler was found: Continua computes by PyTorch's own operations, several times slower (continua doctor)."
 	@pwd -P > $@
 
-# What CI installs first: every pinned package, each file checked against its hash. The steps after it find all they need.
+# Every pinned package, each file checked against its hash. The targets after it find all they need.
 .venv/.hashed: hashes.txt
 	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r hashes.txt

@@ -3,8 +3,8 @@
     python scripts/hashes.py [FOLDER OF WHEELS ...]
 
 Run it after a change of constraints.txt; it asks the registry and needs nothing installed. The folders are for files that are not there:
-PyTorch's builds for the CPU come from an index of its own, and each of them is one more hash under the same name. `.ci/run` installs by this file
-first (`make hashed`): a file that is none of these is refused.
+PyTorch's builds for the CPU come from an index of its own, and each of them is one more hash under the same name. `make hashed` installs
+by this file: one that is none of these is refused.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from bill_of_materials import pinned
 
 ROOT = Path(__file__).parents[1]
 INDEX = "simple"
-HEAD = "# Made by scripts/hashes.py from constraints.txt: what `.ci/run` installs, and nothing else of the same name.\n"
+HEAD = "# Made by scripts/hashes.py from constraints.txt: what `make hashed` installs, and nothing else of the same name.\n"
 
 
 class Links(HTMLParser):

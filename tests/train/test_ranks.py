@@ -189,7 +189,7 @@ def test_a_rank_that_gives_no_sign_is_named_and_ended_and_one_that_does_is_left_
     enough = int(SILENCE / EVERY) + 2
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as stopped:
         try:
-            watch = RankWatch(0, 3, torch.distributed.HashStore())
+            watch = RankWatch(0, 3, torch.distributed.HashStore())  # pyright: ignore[reportPrivateImportUsage]
             for number in range(enough):
                 watch.store.set("continua/sign/2", f"{number} 1 elsewhere")
                 watch.look()
