@@ -58,14 +58,20 @@ def sums_of(name: str, version: str, folders: list[Path]) -> list[str]:
 
 def main() -> int:
     folders = [Path(word) for word in sys.argv[1:]]
-    lines = [HEAD]
+    lines, target = [HEAD], ROOT / "hashes.txt"
+    known = dict(
+        re.findall(r"^(\S+==\S+) \\\n((?:    --hash=\S+(?: \\)?\n)+)", target.read_text() if target.exists() else "", re.MULTILINE)
+    )
     for name, version in pinned(ROOT / "constraints.txt").items():
+        if f"{name}=={version}" in known:  # to ask for all anew, remove the file
+            lines.append(f"{name}=={version} \\\n{known[f'{name}=={version}']}")
+            continue
         sums = sums_of(name, version, folders)
         if not sums:
             print(f"{name}=={version} is not in the registry", file=sys.stderr)
             return 1
         lines.append(" \\\n    ".join([f"{name}=={version}", *(f"--hash=sha256:{digest}" for digest in sums)]) + "\n")
-    (ROOT / "hashes.txt").write_text("".join(lines))
+    target.write_text("".join(lines))
     print(f"wrote hashes.txt: {len(lines) - 1} packages")
     return 0
 
