@@ -28,7 +28,7 @@ BELOW = {
     "native": set(),
     "ode": {"native"},
     "filters": {"ode", "machine", "native"},  # machine: which number types can be computed in
-    "blocks": {"filters", "ode", "native"},
+    "blocks": {"filters", "ode", "native", "report"},  # report: how the dispersion relation of a neural field is drawn
     "models": {"blocks", "filters", "ode"},
     "data": {"machine"},
     "report": set(),
@@ -40,11 +40,13 @@ BELOW = {
     "analysis": {"runs", "report", "models", "blocks", "filters", "ode", "data"},
     # neuro: looks inside networks as analysis does, and integrates fields of its own
     "neuro": {"runs", "report", "models", "blocks", "filters", "ode", "data"},
-    "studies": {"train", "analysis", "runs", "report", "models", "filters"},  # models: counts; filters: Figure 1 of the DCN paper
+    # studies: models, counts; filters, Figure 1 of the DCN paper and what N-jets are tuned to
+    "studies": {"train", "analysis", "neuro", "runs", "report", "models", "filters"},
     # explore: blocks, filters and ode, to look into blocks, turn filters and offer solvers
     "explore": {"train", "analysis", "runs", "report", "models", "blocks", "data", "filters", "ode"},
     "demo": {"train", "analysis", "runs", "report", "models", "blocks", "data"},
-    "compat": {"ode", "models", "train", "runs", "data"},  # other libraries' interfaces, each a package of its own
+    # compat: other libraries' interfaces, each a package of its own; blocks and data, to ask ODE blocks for h(t) and to read stimuli
+    "compat": {"ode", "models", "train", "runs", "blocks", "data"},
     "recipes": set(),
     "errors": set(),
     "files": set(),

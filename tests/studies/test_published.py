@@ -67,4 +67,4 @@ def test_the_text_of_the_paper_is_what_a_decoder_is_held_against() -> None:
 
 
 def test_every_study_has_a_sentence_that_anybody_understands() -> None:
-    assert PLAIN_WORDS.keys() == {name for name in STUDIES if name.partition("/")[0] in ("dcn", "anodev2", "features", "rknet")}
+    assert PLAIN_WORDS.keys() == {name for name in STUDIES if name.partition("/")[0] in ("dcn", "anodev2", "features", "rknet", "neuro")}

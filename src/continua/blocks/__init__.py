@@ -1,6 +1,7 @@
 """A field and an integrator, as modules that carry a feature map from the start of a block to its end.
 
     ODEBlock(ConvField(...), t1=2.0)     dh/dt = f(t, h), integrated by the solver
+    ODEBlock(NeuralField(...), t1=400)   a sheet of neurons that excite and inhibit each other, in ms
     ResidualBlock(...)                   h + g(h): one Euler step of size 1
     CoupledBlock(CoupledField(...))      dz/dt = f(z, θ(t)), θ(t) by a differential equation of its own
     PostActResidualBlock(...)            relu(h + g(h)), what a coupled block replaces
@@ -15,6 +16,7 @@ from continua.blocks.erk import ERKStep
 from continua.blocks.field import ConvField, Field, Prepared
 from continua.blocks.irk import Clique, IRKStep
 from continua.blocks.known_methods import embed_tableau
+from continua.blocks.neural_field import Dispersion, NeuralField, dominant_wave
 from continua.blocks.norm import ACTIVATIONS, Activation, Style, group_norm, norm_then_act
 from continua.blocks.ode import ODEBlock
 from continua.blocks.optimality import OptimalityGradients, optimality_gradients
@@ -29,9 +31,11 @@ __all__ = [
     "ConvField",
     "CoupledBlock",
     "CoupledField",
+    "Dispersion",
     "ERKStep",
     "Field",
     "IRKStep",
+    "NeuralField",
     "ODEBlock",
     "OptimalityGradients",
     "Period",
@@ -40,6 +44,7 @@ __all__ = [
     "RKStep",
     "ResidualBlock",
     "Style",
+    "dominant_wave",
     "embed_tableau",
     "group_norm",
     "norm_then_act",

@@ -5,6 +5,7 @@ A *filter* says what the kernel is: `state()` are its tensors (pixels; α and s 
     Pixel(in, out, size=3)                      k×k numbers
     NJet(in, out, order=2, sharing="layer")     Σ α_ij G_ij(x, y; σ): one σ per "layer", per output "channel" or per "pair" (σ_ji)
     ScheduledNJet(in, out, scale="linear")      σ(t), with alpha="linear" also α(t); depends on t
+    LateralGaussians(amplitudes, sigmas)        Σ_k a_k G(x, y; σ_k) from each channel to each: how a neural field is connected
     Evolved(Pixel(in, out), RDA(out))           any filter whose state follows a differential equation of its own; depends on t
 
 A *convolution* applies one. In a network without depth it is an ordinary module, `FilterConv2d(NJet(32, 32))(x)`. With
@@ -44,6 +45,7 @@ from continua.filters.filter import Filter, Pixel
 from continua.filters.history import Remembering
 from continua.filters.hybrid import hybrid_kernel
 from continua.filters.kernel import JetKernel, Kernel, PixelKernel
+from continua.filters.lateral import LateralGaussians, mexican_hat
 from continua.filters.njet import JetFit, NJet, fit_pixel_kernel
 from continua.filters.rda import RDA
 from continua.filters.routes import Preceding, autocast_on, fast_on_cpu, why_no_library, without_autocast
@@ -63,6 +65,7 @@ __all__ = [
     "JetFit",
     "JetKernel",
     "Kernel",
+    "LateralGaussians",
     "LinearEvolution",
     "NJet",
     "Pixel",
@@ -82,6 +85,7 @@ __all__ = [
     "hybrid_kernel",
     "jet_orders",
     "make_evolution",
+    "mexican_hat",
     "why_no_library",
     "without_autocast",
 ]

@@ -3,6 +3,7 @@
 from continua.files import write_synced
 from continua.models import anodev2 as _anodev2  # registers its models  # noqa: F401
 from continua.models import features as _features  # noqa: F401
+from continua.models import neural_field as _neural_field  # noqa: F401
 from continua.models.completion import zoo
 from continua.models.config import ClassifierConfig, ModelConfig
 from continua.models.counts import model_counts

@@ -12,14 +12,17 @@
 Each part has its page in the documentation.
 """
 
+from continua.blocks import Dispersion, NeuralField, dominant_wave
+from continua.filters import LateralGaussians, mexican_hat
+from continua.neuro.block_tuning import BlockTuning, block_sigma, rescaled_block, survey
 from continua.neuro.cells import Units, frame_by_frame, respond, units
 from continua.neuro.curves import TuningCurve, film_tuning, tuning
 from continua.neuro.driven import DrivenNetwork, FilmResponse
 from continua.neuro.fits import Fit, Population, dog_frequency, dog_size, fit, naka_rushton, population, von_mises, von_mises_pair
 from continua.neuro.gratings import bar, drifting_grating, drifting_plaid, grating, moving, moving_bar, moving_occluder, plaid
 from continua.neuro.movie import Movie, contrast_steps, film, frame_times, still
-from continua.neuro.neural_field import Dispersion, LateralGaussians, NeuralField, dominant_wave, mexican_hat
 from continua.neuro.noise import natural_noise, random_dots, sparse_noise, white_noise
+from continua.neuro.perception import Eigendistortions, Metamer, Percept, eigendistortions, metamer, metamer_film
 from continua.neuro.predictivity import Predictivity, Recordings, linear_predictivity, read_recordings
 from continua.neuro.receptive_fields import ReceptiveField, gradient_field, sparse_fields, spike_triggered_average
 from continua.neuro.screen import Screen, aperture, gaussian_window, masked_square, to_images
@@ -30,21 +33,26 @@ from continua.neuro.selectivity import (
     direction_variance,
     octaves,
     orientation_selectivity,
+    peak_frequency,
     preferred_orientation,
     surround_suppression,
 )
 from continua.neuro.similarity import Ceiling, Dissimilarity, Similarity, dissimilarity, linear_cka, noise_ceiling, rsa
 
 __all__ = [
+    "BlockTuning",
     "Ceiling",
     "Dispersion",
     "Dissimilarity",
     "DrivenNetwork",
+    "Eigendistortions",
     "FilmResponse",
     "Fit",
     "LateralGaussians",
+    "Metamer",
     "Movie",
     "NeuralField",
+    "Percept",
     "Population",
     "Predictivity",
     "ReceptiveField",
@@ -56,6 +64,7 @@ __all__ = [
     "Units",
     "aperture",
     "bar",
+    "block_sigma",
     "circular_variance",
     "contrast_steps",
     "direction_selectivity",
@@ -66,6 +75,7 @@ __all__ = [
     "dominant_wave",
     "drifting_grating",
     "drifting_plaid",
+    "eigendistortions",
     "film",
     "film_tuning",
     "fit",
@@ -77,6 +87,8 @@ __all__ = [
     "linear_cka",
     "linear_predictivity",
     "masked_square",
+    "metamer",
+    "metamer_film",
     "mexican_hat",
     "moving",
     "moving_bar",
@@ -86,11 +98,13 @@ __all__ = [
     "noise_ceiling",
     "octaves",
     "orientation_selectivity",
+    "peak_frequency",
     "plaid",
     "population",
     "preferred_orientation",
     "random_dots",
     "read_recordings",
+    "rescaled_block",
     "respond",
     "rsa",
     "sparse_fields",
@@ -98,6 +112,7 @@ __all__ = [
     "spike_triggered_average",
     "still",
     "surround_suppression",
+    "survey",
     "to_images",
     "tuning",
     "units",

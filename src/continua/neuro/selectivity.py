@@ -146,6 +146,18 @@ def octaves(curve: TuningCurve) -> np.ndarray:
     return np.array(widths)
 
 
+def peak_frequency(curve: TuningCurve) -> np.ndarray:
+    """The preferred frequency, (units,), read between those shown by a parabola over log frequency; NaN for a unit that does not respond.
+
+    A unit that prefers the first or last frequency shown has that one: its peak may lie beyond.
+    """
+    if curve.parameter not in ("frequency", "temporal_frequency"):
+        raise ConfigError(f"a preferred frequency is read off a curve over frequency; the curve is over {curve.parameter}")
+    order = np.argsort(curve.values)
+    logs, rates = np.log2(curve.values[order]), np.clip(curve.response[order], 0, None)
+    return np.array([_parabola_peak(logs, rate) for rate in rates.T])
+
+
 @dataclass(frozen=True, eq=False)
 class TimeCourse:
     """Responses over time: `rates` (time, units) at `times` in ms, of which those before `onset` are the baseline."""
@@ -235,6 +247,16 @@ def _crossing(x: np.ndarray, rate: np.ndarray, side: int) -> float:
             return float(x[place] + share * (x[place + side] - x[place]))
         place += side
     return side * float("inf")
+
+
+def _parabola_peak(logs: np.ndarray, rate: np.ndarray) -> float:
+    place = int(rate.argmax())
+    if rate[place] <= 0:
+        return float("nan")
+    if not 0 < place < len(logs) - 1:
+        return float(2 ** logs[place])
+    a, b, _ = np.polyfit(logs[place - 1 : place + 2] - logs[place], rate[place - 1 : place + 2], 2)
+    return float(2 ** (logs[place] - (b / (2 * a) if a < 0 else 0.0)))
 
 
 def _first_reaching(times: np.ndarray, size: np.ndarray, share: float) -> float:

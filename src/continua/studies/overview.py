@@ -15,7 +15,7 @@ from continua.runs import RunView, run_folders, runs_folder
 from continua.studies.claims import verdict_text
 from continua.studies.reproduction import KEPT, Written, largest, study_page, written_studies
 from continua.studies.runs import Places, Wanted, wanted_runs
-from continua.studies.study import SCALES, STUDIES, Study, find_studies
+from continua.studies.study import OWN, SCALES, STUDIES, Study, find_studies
 from continua.tally import Tally, counted
 from continua.train import RunOptions
 
@@ -231,9 +231,10 @@ def front_page(studies: Sequence[Study], written: Mapping[str, Written], title: 
     caption = "A verdict counts the paper's claims; at smoke nothing is judged. Every page says what was reduced."
     rows = [_row(study, written.get(study.id)) for study in studies]
     table = Table("studies", "Studies", columns, rows, caption)
-    papers = len({study.id.partition("/")[0] for study in studies})
+    papers = len({study.id.partition("/")[0] for study in studies if study.paper != OWN})
+    own = " and of our own" if any(study.paper == OWN for study in studies) else ""
     out = sum(study.id in written for study in studies)
-    first = f"{len(studies)} studies of {papers} paper{'s' * (papers > 1)}, {out} of them carried out. "
+    first = f"{len(studies)} studies of {papers} paper{'s' * (papers > 1)}{own}, {out} of them carried out. "
     first += counted(tally_of(study, written.get(study.id)) for study in studies)
     return Page(title or "Continua: studies", [first, table])
 

@@ -34,4 +34,5 @@ PLAIN_WORDS: Mapping[str, str] = {
     "rknet/table2": "How large are the best of these networks beside those that they were made from?",
     "rknet/table3": "How large are these networks for large pictures, and how often do they err?",
     "rknet/fig4": "How much does a lower error cost, in size and in arithmetic?",
+    "neuro/tuning": "Which stripes does each unit of a trained network like best, and do larger filters like broader stripes?",
 }

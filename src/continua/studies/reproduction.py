@@ -264,7 +264,7 @@ def keep(made: Reproduction, folder: Path = KEPT) -> list[Path]:
     kept = [replace(made.entry, parts=parts).write(folder / paper / f"{name}.json")]
     for run in made.runs:
         target = folder / paper / run.run.folder.name
-        if run.run.folder.resolve() != target.resolve():
+        if folder.resolve() not in run.run.folder.resolve().parents:  # those of another study are kept already
             kept.append(_copy_run(run.run, target))
     return kept
 

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 SCALES = ("smoke", "cpu", "wide", "paper")
 """How large a study is carried out, smallest first. `wide`, which few studies have: as `cpu`, at the paper's widths."""
+OWN = "Continua"
+"""The `paper` of studies that we ask ourselves."""
 SMOKE_WORDS = "one epoch on a few embedded digits with tiny widths: this shows that the machinery works, and nothing else"
 FIXED_STEPS: Mapping[str, Any] = dict(method="rk4", steps=2, gradient="direct")
 ADAPTIVE: Mapping[str, Any] = dict(method="dopri5", rtol=1e-3, atol=1e-3, steps=None)  # where the cost of chosen steps is of interest

@@ -10,66 +10,18 @@ its growth rate is known in closed form (`dispersion`). A map of one row is a fi
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from continua.blocks import Field, Prepared
+from continua.blocks.field import Field, Prepared
 from continua.errors import ConfigError
-from continua.filters import Filter, PixelKernel
-from continua.report import Axis, Figure, Series
+from continua.filters import Filter
 
-
-class LateralGaussians(Filter):
-    """w_pq(x) = Σ_k amplitude_k,pq · G(x; σ_k,pq), each Gaussian of sum 1: from population q to p. σ in pixels.
-
-    amplitude, sigma: (terms, populations, populations); for one population a list of numbers, one for each term.
-    """
-
-    def __init__(self, amplitude: "Sequence[float] | Tensor", sigma: "Sequence[float] | Tensor") -> None:
-        strength, scale = (torch.as_tensor(value, dtype=torch.get_default_dtype()) for value in (amplitude, sigma))
-        strength, scale = (value[:, None, None] if value.ndim == 1 else value for value in (strength, scale))
-        if strength.shape != scale.shape or strength.ndim != 3 or strength.shape[1] != strength.shape[2]:
-            raise ConfigError(
-                f"amplitudes {tuple(strength.shape)} and σ {tuple(scale.shape)}; expected both (terms, populations, populations), or lists"
-            )
-        if not bool((scale > 0).all()):
-            raise ConfigError("σ of a lateral kernel must be positive")
-        super().__init__(strength.shape[1], strength.shape[1])
-        self.amplitude, self.s = nn.Parameter(strength.clone()), nn.Parameter(torch.log2(scale))
-
-    def state(self) -> dict[str, Tensor]:
-        return {"amplitude": self.amplitude, "s": self.s}
-
-    def read_host(self, state: dict[str, Tensor]) -> int:
-        return math.ceil(4.5 * float(torch.exp2(state["s"].detach().max())) + 0.5)
-
-    def kernel(self, state: dict[str, Tensor], t: "Tensor | float | None" = None, host: object = None) -> PixelKernel:
-        radius = host if isinstance(host, int) else self.read_host(state)
-        x = torch.arange(-radius, radius + 1, device=state["s"].device, dtype=state["s"].dtype)
-        g = torch.exp(-0.5 * (x / torch.exp2(state["s"])[..., None]) ** 2)
-        g = g / g.sum(-1, keepdim=True)
-        return PixelKernel(torch.einsum("kpq,kpqy,kpqx->pqyx", state["amplitude"], g, g))
-
-
-def mexican_hat(excitation: float, sigma_e: float, inhibition: float, sigma_i: float) -> LateralGaussians:
-    """A difference of Gaussians for one population: excitation near, inhibition farther off.
-
-    Args:
-        excitation: its strength.
-        sigma_e: its width, pixels.
-        inhibition: its strength.
-        sigma_i: its width, pixels.
-
-    Returns:
-        Connections for a `NeuralField`.
-
-    Examples:
-        >>> from continua.neuro import mexican_hat
-        >>> connections = mexican_hat(6.0, 1.5, 6.0, 3.0)
-    """
-    return LateralGaussians([excitation, -inhibition], [sigma_e, sigma_i])
+if TYPE_CHECKING:
+    from continua.report import Figure
 
 
 class NeuralField(Field):
@@ -103,7 +55,7 @@ class NeuralField(Field):
         self.lateral, self.input = lateral, input
         self.register_buffer("tau", self._each(tau))
         self.slope, self.threshold, self.rest = (nn.Parameter(self._each(value)) for value in (slope, threshold, rest))
-        if not bool((self.tau > 0).all()):
+        if not self.tau.is_meta and not bool((self.tau > 0).all()):
             raise ConfigError(f"time constants must be positive; got {tau}")
 
     @property
@@ -128,7 +80,7 @@ class NeuralField(Field):
         tau, input = self.tau[:, None, None], self.input
 
         def rate(t: Tensor, u: Tensor) -> Tensor:
-            lateral = torch.einsum("pqyx,bqyx->bpyx", torch.view_as_complex(waves), torch.fft.rfft2(self.rates(u)))
+            lateral = _through(torch.view_as_complex(waves), torch.fft.rfft2(self.rates(u)))
             total = torch.fft.irfft2(lateral, s=(height, width)) + self.rest[:, None, None] - u
             return (total if input is None else total + input(t)) / tau
 
@@ -183,6 +135,13 @@ class NeuralField(Field):
         return given.expand(self.populations).clone()
 
 
+def _through(waves: Tensor, rates: Tensor) -> Tensor:
+    """ŵ_pq Ŝ_q, wave by wave: (populations, populations, height, half width) and (batch, populations, …) to (batch, populations, …)."""
+    if len(waves) == 1:
+        return waves[0] * rates
+    return torch.matmul(waves.permute(2, 3, 0, 1), rates.permute(2, 3, 1, 0)).permute(3, 2, 0, 1)
+
+
 @dataclass(frozen=True, eq=False)
 class Dispersion:
     """How waves grow out of a homogeneous state, each (height, width) in the order of `torch.fft.fft2`.
@@ -209,8 +168,10 @@ class Dispersion:
         """Whether anything grows."""
         return bool((self.growth > 0).any())
 
-    def figure(self) -> Figure:
-        """Growth against wave number."""
+    def figure(self) -> "Figure":
+        """Growth against wave number, as a figure of `continua.report`."""
+        from continua.report import Axis, Figure, Series
+
         order = self.wave_number.flatten().argsort()
         series = [Series("growth", self.wave_number.flatten()[order].numpy(), self.growth.flatten()[order].numpy(), style="points")]
         return Figure("dispersion", "Dispersion relation", Axis("wave number", "cycles/pixel"), Axis("growth", "1/ms"), series)
