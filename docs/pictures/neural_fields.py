@@ -69,14 +69,19 @@ def draw(ink: str, faint: str) -> Figure:
     axes[0].imshow(u, cmap="RdBu_r")
     axes[0].grid(visible=False)
     title(axes[0], "a pattern from noise", ink, "pixels", "pixels")
-    axes[1].plot(relation.wave_number.flatten(), 1000 * relation.growth.flatten(), ".", ms=2, color=BLUE)
+    along = slice(0, SIZE // 2 + 1)  # waves along the rows and along the diagonals; the others lie between
+    for growth, number in (
+        (relation.growth[0, along], relation.wave_number[0, along]),
+        (relation.growth.diagonal()[along], relation.wave_number.diagonal()[along]),
+    ):
+        axes[1].plot(number, 1000 * growth, ".", ms=4, color=BLUE)
     axes[1].axvline(dominant_wave(u), color=RED, lw=1.2)
     title(axes[1], "growth (dots), wave seen (line)", ink, "wave number (cycles/pixel)", "growth (1/s)")
     for (name, values), colour in zip(left.items(), (RED, BLUE), strict=True):
         axes[2].plot(torch.arange(len(values)) - 60, values, color=colour, lw=1.4, label=name)
     axes[2].axhline(0.3, color=faint, lw=0.8, ls=":")
     axes[2].legend(frameon=False, fontsize=8, labelcolor=ink, loc="lower left")
-    axes[2].set_ylim(-1.6, 1.2)
+    axes[2].set_ylim(-1.8, 1.4)
     title(axes[2], "a bump that stays", ink, "pixels", "potential after 400 ms")
     axes[3].imshow(waves, cmap="Greys", aspect="auto", extent=(-150, 150, 120, 0))
     axes[3].grid(visible=False)

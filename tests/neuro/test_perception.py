@@ -34,8 +34,21 @@ def check_like_plenoptic(model: nn.Module, shape: tuple[int, ...], dtype: torch.
     assert y.device == x.device
 
 
+ONE_OF_EACH = ["resnet_blocks", "dcn_ode", "ode_only_net", "resnet4_anodev2_c1", "neural_field"]
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+def test_a_model_passes_the_checks_of_plenoptic(name: str) -> None:
+    check_model(name)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list_models(task="classify"))
 def test_every_model_passes_the_checks_of_plenoptic(name: str) -> None:
+    check_model(name)
+
+
+def check_model(name: str) -> None:
     options = {"solver": dict(method="midpoint", steps=1)} if "solver" in option_names(name) else {}
     net = create_model(name, **{**model_entry(name).tiny, **options})
     check_like_plenoptic(Percept(net, "head"), (1, 3, 12, 12), torch.float32)
@@ -59,12 +72,12 @@ def test_plenoptic_itself_accepts_them() -> None:
 
 def test_a_metamer_has_the_response_and_is_another_image() -> None:
     view, wanted = small(), image()
-    made = metamer(view, wanted, steps=300, goal=1e-3)
+    made = metamer(view, wanted, steps=120)
     with torch.no_grad():
         left, first = ((view(part) - view(wanted)).square().sum() for part in (made.image, made.start))
     assert float(left / first) == pytest.approx(made.losses[-1], rel=1e-3)
     assert made.losses[0] == 1.0
-    assert made.losses[-1] < 0.01
+    assert made.losses[-1] < 0.05
     assert made.distance > 0.01
     assert 0 <= float(made.image.min()) <= float(made.image.max()) <= 1
 
@@ -78,7 +91,7 @@ def test_what_a_linear_view_cannot_see_stays_in_its_metamer() -> None:
 
 def test_eigendistortions_are_the_extreme_eigenvectors_of_the_jacobian() -> None:
     view, point = small().double(), image(6).double()
-    found = eigendistortions(view, point, steps=2000, tolerance=1e-10)
+    found = eigendistortions(view, point, steps=40, tolerance=1e-9)
     jacobian = torch.autograd.functional.jacobian(view, point)
     assert isinstance(jacobian, Tensor)
     values, vectors = torch.linalg.eigh(jacobian.reshape(-1, 36).t() @ jacobian.reshape(-1, 36))
