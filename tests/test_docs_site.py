@@ -33,8 +33,8 @@ def test_every_room_has_a_page_of_reference() -> None:
     assert rooms <= described
 
 
-def test_there_are_three_notebooks() -> None:
-    assert [path.stem for path in NOTEBOOKS] == ["coupled_weights", "pattern_completion", "scales"]
+def test_there_are_four_notebooks() -> None:
+    assert [path.stem for path in NOTEBOOKS] == ["coupled_weights", "pattern_completion", "physiology", "scales"]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
