@@ -77,6 +77,12 @@ def survey(
 
     Returns:
         One `BlockTuning` for each block, first to last.
+
+    Examples:
+        >>> from continua import create_model
+        >>> from continua.neuro import Screen, survey
+        >>> net = create_model("dcn_ode", channels=(4,), norm_groups=2, in_channels=1).eval()
+        >>> (block,) = survey(net, Screen(16, 16), orientations=4, frequencies=[1.0, 2.0], phases=3)
     """
     shown = torch.as_tensor(frequencies, dtype=torch.float64)
     if orientations < 3 or phases < 3 or len(shown) < 1:
@@ -115,13 +121,40 @@ def _at_preferred(
 
 
 def block_sigma(net: Network, block: int) -> float:
-    """The geometric mean of the σ of a block's N-jets, in pixels of its map; NaN where it has none."""
+    """The geometric mean of the σ of a block's N-jets, in pixels of its map.
+
+    Args:
+        net: The network.
+        block: Which block.
+
+    Returns:
+        σ; NaN where the block has no N-jet.
+
+    Examples:
+        >>> from continua import create_model
+        >>> from continua.neuro import block_sigma
+        >>> sigma = block_sigma(create_model("dcn_ode", channels=(4,), norm_groups=2), 0)
+    """
     logs = [float(torch.log2(jet.sigma.detach()).mean()) for jet in net.blocks[block].modules() if isinstance(jet, NJet)]
     return 2 ** (sum(logs) / len(logs)) if logs else math.nan
 
 
 def rescaled_block(net: Network, block: int, factor: float) -> Network:
-    """A copy of a network in which every N-jet of one block has σ · factor, with the same coefficients."""
+    """A copy of a network in which every N-jet of one block has σ · factor, with the same coefficients.
+
+    Args:
+        net: The network, which is left as it is.
+        block: Which block.
+        factor: Of σ; above 1 filters grow.
+
+    Returns:
+        The copy.
+
+    Examples:
+        >>> from continua import create_model
+        >>> from continua.neuro import rescaled_block
+        >>> wide = rescaled_block(create_model("dcn_ode", channels=(4,), norm_groups=2), 0, 2.0)
+    """
     if not 0 < factor < math.inf or math.isnan(block_sigma(net, block)):
         raise ConfigError(f"σ of block {block} of {net.title} times {factor}; expected a block with N-jets and a positive factor")
     changed = copy.deepcopy(net)

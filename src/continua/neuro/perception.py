@@ -58,10 +58,11 @@ class Percept(nn.Module):
 class Metamer:
     """An image with the response of another.
 
-    image   (1, channels, height, width), in [0, 1]
-    start   what it was made from
-    target  the image whose response it has
-    losses  ‖r(x) − r(target)‖² / ‖r(start) − r(target)‖² after each step: 1 at first
+    Attributes:
+        image: (1, channels, height, width), in [0, 1].
+        start: What it was made from.
+        target: The image whose response it has.
+        losses: ‖r(x) − r(target)‖² / ‖r(start) − r(target)‖² after each step: 1 at first.
     """
 
     image: Tensor
@@ -96,6 +97,13 @@ def metamer(
 
     Returns:
         The image found; `losses[-1]` says how near it came.
+
+    Examples:
+        >>> import torch
+        >>> from continua import create_model
+        >>> from continua.neuro import Percept, metamer
+        >>> net = create_model("dcn_ode", channels=(4,), norm_groups=2, in_channels=1, solver=dict(method="rk4", steps=1))
+        >>> made = metamer(Percept(net, block=0, t=1.0), torch.rand(1, 1, 8, 8), steps=5)
     """
     target = _one(image)
     with torch.no_grad():
@@ -160,6 +168,16 @@ def eigendistortions(view: View, image: Image, *, seed: int = 0, steps: int = 10
         seed: Of the first vectors.
         steps: Of each iteration at most.
         tolerance: Stop when the eigenvalue changes by less than this share.
+
+    Returns:
+        The two directions, each of length 1, and |J e|² of each.
+
+    Examples:
+        >>> import torch
+        >>> from continua import create_model
+        >>> from continua.neuro import Percept, eigendistortions
+        >>> net = create_model("dcn_ode", channels=(4,), norm_groups=2, in_channels=1, solver=dict(method="rk4", steps=1))
+        >>> found = eigendistortions(Percept(net, block=0), torch.rand(1, 1, 8, 8), steps=3)
     """
     target = _one(image)
     product = _normal_product(view, target)
@@ -173,7 +191,26 @@ def eigendistortions(view: View, image: Image, *, seed: int = 0, steps: int = 10
 def metamer_film(
     net: Network, image: Image, block: int, times: Sequence[float], *, steps: int = 200, seed: int = 0
 ) -> tuple[Maps, list[Metamer]]:
-    """Metamers of h(t) for each of some times, from the same noise: what the state still holds of an image as it goes through a block."""
+    """Metamers of h(t) for each of some times, from the same noise: what the state still holds of an image as it goes through a block.
+
+    Args:
+        net: A network whose block has a time.
+        image: The image whose responses are wanted.
+        block: Which block.
+        times: On the block's own depth.
+        steps: Of each metamer at most.
+        seed: Of the noise.
+
+    Returns:
+        A picture of the image and all metamers, and the metamers.
+
+    Examples:
+        >>> import torch
+        >>> from continua import create_model
+        >>> from continua.neuro import metamer_film
+        >>> net = create_model("dcn_ode", channels=(4,), norm_groups=2, in_channels=1, solver=dict(method="rk4", steps=1))
+        >>> picture, made = metamer_film(net, torch.rand(1, 1, 8, 8), 0, [0.5, 1.0], steps=3)
+    """
     made = [metamer(Percept(net, block, t), image, seed=seed, steps=steps) for t in times]
     shown = torch.stack([image[0].mean(0).cpu(), *(part.image[0].mean(0) for part in made)]).numpy()
     columns = ["image", *(f"t = {t:g}" for t in times)]

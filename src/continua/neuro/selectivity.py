@@ -147,9 +147,21 @@ def octaves(curve: TuningCurve) -> np.ndarray:
 
 
 def peak_frequency(curve: TuningCurve) -> np.ndarray:
-    """The preferred frequency, (units,), read between those shown by a parabola over log frequency; NaN for a unit that does not respond.
+    """The preferred frequency of each unit, read between those shown by a parabola over log frequency.
 
     A unit that prefers the first or last frequency shown has that one: its peak may lie beyond.
+
+    Args:
+        curve: Over frequency or temporal frequency.
+
+    Returns:
+        (units,); NaN for a unit that does not respond.
+
+    Examples:
+        >>> from continua import create_model
+        >>> from continua.neuro import Screen, peak_frequency, tuning, units
+        >>> net = create_model("dcn_ode", channels=(4,), norm_groups=2, in_channels=1).eval()
+        >>> best = peak_frequency(tuning(units(net), Screen(16, 16), "frequency", [0.5, 1.0, 2.0]))
     """
     if curve.parameter not in ("frequency", "temporal_frequency"):
         raise ConfigError(f"a preferred frequency is read off a curve over frequency; the curve is over {curve.parameter}")
