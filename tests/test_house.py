@@ -126,7 +126,7 @@ def test_rooms_import_only_downwards() -> None:
         ("ode/solve.py", "import continua"),
         ("ode/solve.py", "from continua.compat import torchdiffeq"),
         ("compat/torchdiffeq/event.py", "from continua.ode.dense import Saver"),
-        ("compat/torchdiffeq/event.py", "from continua.blocks import ODEBlock"),
+        ("compat/torchdiffeq/event.py", "from continua.filters import NJet"),
         ("ode/solve.py", "from ..filters import NJet"),
         ("ode/solve.py", "from .. import filters"),
         ("ode/deep/er.py", "from ...filters.njet import NJet"),
