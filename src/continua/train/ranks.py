@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from continua.errors import ContinuaError
 
 if TYPE_CHECKING:
-    from torch.distributed import Store
+    from torch.distributed import Store  # pyright: ignore[reportPrivateImportUsage] - public, as its documentation says
 
 EVERY = 0.5  # seconds between two signs
 SILENCE = 8.0  # seconds of our own looking without a sign: with torchrun's own clearing up the whole ends within 20
@@ -92,7 +92,7 @@ def watched_ranks(rank: int, ranks: int) -> Iterator[None]:
     if ranks == 1:
         yield
         return
-    from torch.distributed import TCPStore
+    from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
     # A connection of its own: on the one of the process group other threads may be waiting.
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
