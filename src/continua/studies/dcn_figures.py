@@ -274,7 +274,8 @@ def _reaction_time(runs: Runs) -> Finding:
     for place, (label, by_seed) in enumerate(results.items()):
         costs, accuracies = (np.stack([getattr(result, name) for result in by_seed.values()]) for name in ("cost", "accuracy"))
         spread = 100 * accuracies.std(0, ddof=1) if len(by_seed) > 1 else None
-        curves.append(Series(label, costs.mean(0), 100 * accuracies.mean(0), spread, style="both", colour=place))
+        cost, accuracy, error = (None if row is None else np.roll(row, -1) for row in (costs.mean(0), 100 * accuracies.mean(0), spread))
+        curves.append(Series(label, cost, accuracy, error, style="both", colour=place))  # T at the end of the line
         savings_of = {seed: result.saving() for seed, result in by_seed.items()}
         thirds = [[100 * getattr(saving, name) for saving in savings_of.values()] for name in ("saved", "saved_last", "lost")]
         right, wrong = ([_mean_time(result, answer) for result in by_seed.values()] for answer in (True, False))

@@ -198,7 +198,7 @@ def present(result: ReactionTime) -> Page:
         f"({' and '.join(saving.thresholds)} on the two halves), the other half takes {saving.saved:.1%} fewer evaluations "
         f"({saving.saved_last:.1%} of the last block's) and {'loses' if saving.lost >= 0 else 'gains'} {100 * abs(saving.lost):.2f} points."
     )
-    cost = Series("stopped when sure", result.cost, 100 * result.accuracy, style="both")
+    cost = Series("stopped when sure, last to T", np.roll(result.cost, -1), np.roll(100 * result.accuracy, -1), style="both")
     x = result.thresholds
     accuracy = [Series("accuracy", x, 100 * result.accuracy[1:], style="both")]
     accuracy.append(Series("to T", [x[0], x[-1]], [100 * result.accuracy[0]] * 2, style="line", dashed=True))
