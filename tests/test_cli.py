@@ -16,6 +16,7 @@ from continua import ContinuaError
 from continua.cli import commands, main
 from continua.data.catalogue import CATALOGUE
 from continua.data.sources import CONTENTS_MD5, REMOTES
+from continua.runs import load_recipe
 
 PIXELS, LABELS = random_bytes(30, 3072), [i % 10 for i in range(30)]
 
@@ -200,6 +201,15 @@ def test_options_of_options_pass_the_quick_check(options: list[str]) -> None:
     commands.check_options("train", ["--recipe", "demo", *options, "--print-config"])
     with pytest.raises(ContinuaError, match=r"unknown option '--optimiser\.lrr'; did you mean --optimiser\.lr"):
         commands.check_options("train", [*options, "--optimiser.lrr", "3"])
+
+
+def test_american_spellings_are_understood() -> None:
+    ours, theirs = (
+        commands.parse(["train", "--recipe", "demo", f"--{word}.lr", "0.5", f"--{word}.momentum=0.8"]) for word in ("optimiser", "optimizer")
+    )
+    assert theirs[1] == ours[1]
+    assert commands.parse(["analyze", "steps", "run"])[1] == commands.parse(["analyse", "steps", "run"])[1]
+    assert load_recipe("demo", {"optimizer": {"lr": 0.5}}) == load_recipe("demo", {"optimiser": {"lr": 0.5}})
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ INVENTORY = Path(__file__).with_name("api.txt")
 INVENTORY_HEAD = "# Every public name. After a change on purpose, write this file again: .venv/bin/python tests/test_house.py\n"
 
 # Who may import whom, and from the room's `__init__` only: that is its whole surface. `errors`, `files`, `limits`,
-# `options`, `reading`, `showing` and `tally` are open to all; `cli` and the package's own `__init__` may import every room.
+# `options`, `reading`, `showing`, `tally` and `float64` are open to all; `cli` and the package's own `__init__` may import every room.
 BELOW = {
     "machine": set(),
     "native": set(),
@@ -55,9 +55,10 @@ BELOW = {
     "reading": set(),
     "showing": set(),
     "tally": set(),
+    "float64": set(),
     "__main__": {"cli"},
 }
-OPEN_TO_ALL = {"errors", "files", "limits", "options", "reading", "showing", "tally"}
+OPEN_TO_ALL = {"errors", "files", "limits", "options", "reading", "showing", "tally", "float64"}
 MAY_IMPORT_ALL = {"__init__", "cli"}
 
 

@@ -129,3 +129,19 @@ def _spelled(value: Any) -> Any:
 
 def _refused() -> NoReturn:
     raise ValueError
+
+
+AMERICAN = {
+    "analyze": "analyse",
+    "optimizer": "optimiser",
+    "regularize": "regularise",
+    "standardize": "standardise",
+    "discretization": "discretisation",
+    "normalize": "normalise",
+}
+"""Names of ours as they are spelt in America, which are understood too."""
+
+
+def british(name: str) -> str:
+    """A dotted name as ours is spelt: `optimizer.lr` is `optimiser.lr`."""
+    return ".".join(AMERICAN.get(part, part) for part in name.split("."))

@@ -84,7 +84,7 @@ def test_help_shows_the_options_of_that_analysis(capsys: pytest.CaptureFixture[s
         (["scales", "{run}", "--bins", "many"], "bins"),
         (["scales"], "scales is asked of a run"),
         (["scales", "nowhere"], "nowhere is not a run"),
-        (["scales", "{run}", "--device", "gpu"], "expected auto, cpu or cuda"),
+        (["scales", "{run}", "--device", "gpu"], "expected auto, cpu, cuda, mps, xpu"),
         (["contrast", "{run}", "--split", "val"], "unknown split of digits 'val'"),
         (["contrast", "{run}", "--modes", "[louder]"], "unknown mode 'louder'"),
     ],

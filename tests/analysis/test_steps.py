@@ -139,6 +139,9 @@ def test_the_page_states_mean_and_spread_and_shows_the_extremes():
     assert "5.00 ± 2.35 steps" in page.parts[0]
     assert f"{result.nfe.sum() / 56:.0f} times less often" in page.parts[0]
     assert page.parts[-1].rows == ("most: 9 4", "fewest: 3 4")
+    assert result.plot().axes[0].get_xlabel() == result.plot("histogram").axes[0].get_xlabel() != ""
+    with pytest.raises(ConfigError, match="unknown figure .margins.; did you mean margin"):
+        result.plot("margins")
     same = replace(result, accepted=np.full((4, 1), 3))
     assert "same number of steps" in present(same).parts[1]
     assert len(present(same).parts) == 4, "nothing is drawn against a number that does not change"
@@ -153,3 +156,24 @@ def test_what_has_no_steps_of_its_own_is_refused():
         steps(lively_net(), [])
     adjoint = lively_net(solver=dict(gradient="adjoint"))
     assert len(steps(adjoint, in_batches(varied_images(2), 2)).tried) == 2
+
+
+def test_tolerance_and_method_mean_the_same_for_every_analysis():
+    """Adaptive steps of that tolerance by that method; what is not given is the network's own, or dopri5 where it takes fixed steps."""
+    from continua.analysis.measure import SolverOptions
+    from continua.analysis.question import find_question
+
+    for name in ("steps", "contrast"):
+        assert issubclass(find_question(name).Options, SolverOptions)
+    fixed, chosen = (
+        create_model("odenet", channels=[4, 4], norm_groups=2, solver=solver)
+        for solver in (dict(method="rk4", steps=2), dict(method="bosh3"))
+    )
+    assert SolverOptions().solver(fixed) == {}
+    assert SolverOptions(tolerance=1e-4).solver(fixed) == dict(method="dopri5", steps=None, rtol=1e-4, atol=1e-4)
+    assert SolverOptions(tolerance=1e-4).solver(chosen) == dict(method="bosh3", steps=None, rtol=1e-4, atol=1e-4)
+    assert SolverOptions(method="tsit5").solver(chosen) == dict(method="tsit5", steps=None)
+    with pytest.raises(ConfigError, match="tolerance is 0"):
+        SolverOptions(tolerance=0.0)
+    with pytest.raises(ConfigError, match="no ODE block"):
+        SolverOptions(tolerance=1e-3).solver(create_model("resnet_blocks", channels=[4, 4], norm_groups=2))

@@ -212,3 +212,9 @@ def test_images_that_do_not_fit_are_refused_by_what_was_expected(name):
     for images in (pictures()[:, :1], pictures()[0]):
         with pytest.raises(ConfigError, match=r"\(batch, 3, height, width\); got .* in_channels"):
             net(images)
+
+
+@pytest.mark.parametrize(("name", "size"), [("odenet", 3), ("alexnet", 1)])
+def test_images_that_are_too_small_are_refused_in_our_words(name: str, size: int) -> None:
+    with pytest.raises(ConfigError, match=f"images of {size}×{size} are too small for {name}: a map inside it"):
+        create_model(name, num_classes=3)(pictures(size=size))

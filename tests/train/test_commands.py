@@ -75,7 +75,7 @@ def test_without_out_the_folder_is_named_after_the_run(tmp_path: Path, monkeypat
         (["--recipe", "demo", "--resume", "x"], "give either --recipe"),
         (["--resume", "nowhere"], "is not a run"),
         (["--resume", "nowhere", "--epochs", "3"], "--epochs cannot be changed"),
-        (["--recipe", "demo", "--device", "gpu"], "expected auto, cpu or cuda"),
+        (["--recipe", "demo", "--device", "gpu"], "expected auto, cpu, cuda, mps, xpu"),
         (["--recipe", "demo", "--progress", "loud", "--out", "{tmp}"], "expected auto, bar, lines or off"),
     ],
 )

@@ -11,18 +11,21 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
 import numpy as np
 
-from continua.analysis.question import Question, Subject
+from continua.analysis.question import Question, Subject, plotted
 from continua.data import data_folder, folder_size
 from continua.errors import ConfigError, ContinuaWarning
 from continua.files import make_folder, own_folder, refuse_links, sync, write_text, written_whole
 from continua.reading import UnreadableFile, read_json_object, unreadable
 from continua.report import Page, draw_page, from_plain, notebook_html, to_plain, write_page
 from continua.showing import Shown
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,6 +44,10 @@ class Answer(Shown):
     def shown(self) -> dict[str, object]:
         """What a prompt shows: the question's name, the result, and where it lies."""
         return {"question": self.question.name, "result": self.result, "folder": self.folder, "fresh": self.fresh}
+
+    def plot(self, name: str | None = None) -> "Canvas":
+        """A figure of the answer, as one of matplotlib's; `name`: which, where there are several."""
+        return plotted(self.page, name)
 
     def _repr_html_(self) -> str:
         return notebook_html(self.page, self.folder)

@@ -3,16 +3,42 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from continua.analysis.question import Keep
+from continua.analysis.question import DataOptions, Keep
+from continua.blocks import ODEBlock
 from continua.data import Augmentation
 from continua.errors import ConfigError
 from continua.models import Network
+from continua.options import option
 from continua.runs import Batches, Evaluation, evaluate
+
+
+@dataclass(frozen=True)
+class SolverOptions(DataOptions):
+    """Which images, and by which solver: `--tolerance` and `--method` mean the same for every analysis that has them."""
+
+    tolerance: float | None = option(None, "solve adaptively at rtol = atol = this (else as the network was trained)")
+    method: str | None = option(None, "solve adaptively by this method (else the network's own, or dopri5 if it takes fixed steps)")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.tolerance is not None and not self.tolerance > 0:
+            raise ConfigError(f"tolerance is {self.tolerance}; expected a number above 0, such as 1e-3")
+
+    def solver(self, model: Network) -> dict[str, Any]:
+        """What is changed about the solver, for `model.with_solver`; nothing where neither option is given."""
+        if self.tolerance is None and self.method is None:
+            return {}
+        own = next((block.solver for block in model.blocks if isinstance(block, ODEBlock)), None)
+        if own is None:
+            raise ConfigError(f"{model.title} has no ODE block, so there is no solver for --tolerance or --method to change")
+        changes: dict[str, Any] = dict(method=self.method or (own.method if own.steps is None else "dopri5"), steps=None)
+        return changes if self.tolerance is None else changes | dict(rtol=self.tolerance, atol=self.tolerance)
 
 
 @dataclass(frozen=True)

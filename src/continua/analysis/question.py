@@ -5,14 +5,18 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import MISSING, dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_type_hints
 
 from continua.data import Advance, progress_bar
 from continua.errors import ConfigError, refuse_second, unknown_name
 from continua.models import Network
 from continua.options import option
-from continua.report import Page
+from continua.report import Figure, Maps, Page, drawn
 from continua.runs import Images, RunView
+from continua.showing import Shown
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
 
 T = TypeVar("T")
 Keep = Callable[[str, Callable[[], T]], T]
@@ -83,6 +87,32 @@ class Question:
 
 
 _REGISTERED: dict[str, Question] = {}
+
+
+class Plotted(Shown):
+    """A result of an analysis: shown in a few lines, and drawn by `plot`."""
+
+    def plot(self, name: str | None = None) -> "Canvas":
+        """A figure of the result, as one of matplotlib's.
+
+        Args:
+            name: Which figure, where there are several; None: the first. A wrong name is answered by those that there are.
+
+        Returns:
+            A matplotlib `Figure`: `result.plot().savefig("steps.pdf")`; in a notebook it is shown.
+        """
+        question = next(each for each in _REGISTERED.values() if each.result is type(self))
+        return plotted(question.present(self), name)
+
+
+def plotted(page: Page, name: str | None = None) -> "Canvas":
+    """A figure of a page, by its name, else the first."""
+    figures = {part.name: part for part in [*page.every(Figure), *page.every(Maps)]}
+    if not figures:
+        raise ConfigError(f"{page.title}: there is no figure, only text and tables; `print` shows them")
+    if name is not None and name not in figures:
+        raise unknown_name("figure", name, figures)
+    return drawn(figures[name] if name is not None else next(iter(figures.values())))
 
 
 def register_question(question: Question) -> Question:

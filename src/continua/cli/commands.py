@@ -21,7 +21,7 @@ from jsonargparse import ArgumentParser, Namespace
 from continua.errors import ConfigError, ContinuaError, ContinuaWarning, unknown_name
 from continua.files import Json
 from continua.machine import claim_process, keep_freed_memory, memory_asked
-from continua.options import typed_value
+from continua.options import british, typed_value
 
 Words = list[str]
 # Each is a file of this room with a `COMMAND`; the words are those of `continua --help`.
@@ -43,7 +43,7 @@ OPTIONS_FILE = Path(__file__).with_name("options.json")
 COMMON: dict[str, tuple[Any, object, str]] = {
     "runs": (Path | None, None, "folder of all runs (else CONTINUA_RUNS, else ./runs)"),
     "data_dir": (Path | None, None, "folder of all data sets (else CONTINUA_DATA, else the user's cache)"),
-    "device": (str, "auto", "auto, cpu or cuda"),
+    "device": (str, "auto", "auto (cuda where there is one, else cpu), cpu, cuda, mps or xpu"),
     "checkpoint_minutes": (float, 5.0, "within long epochs, save this often"),
 }
 
@@ -252,12 +252,12 @@ def parse(words: Words) -> tuple[Command, Namespace]:
     """
     # The options of `continua` itself stand before the command.
     start = next((place for place, word in enumerate(words) if not word.startswith("-")), len(words))
-    flags, words = words[:start], words[start:]
+    flags, words = words[:start], [british(word) if place == 0 else word for place, word in enumerate(words[start:])]
     if not words or words[0] not in COMMANDS:  # --version and --help end the program here
         program = _program({})
         program.check([*flags, *words])
         return Command(""), program.parse_args(flags)
-    name, rest = words[0], words[1:]
+    name, rest = words[0], [_in_our_spelling(word) for word in words[1:]]
     check_options(name, rest)
     command: Command = import_module(f"continua.cli.{name}").COMMAND
     parser = Parser(command.description)
@@ -273,6 +273,12 @@ def parse(words: Words) -> tuple[Command, Namespace]:
     program.check([name, *rest])
     options = program.parse_args([*flags, name, *rest])[name]
     return (command.subcommands[options.command][1], options[options.command]) if below else (command, options)
+
+
+def _in_our_spelling(word: str) -> str:
+    """`--optimizer.lr=0.1` as `--optimiser.lr=0.1`."""
+    name, equals, value = word.partition("=")
+    return f"--{british(name[2:])}{equals}{value}" if name.startswith("--") else word
 
 
 def check_options(name: str, rest: Words) -> None:

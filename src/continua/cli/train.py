@@ -27,6 +27,7 @@ def add_train_arguments(parser: Parser, words: Words) -> None:
     parser.option("rank_timeout", float, 600.0, "seconds after which a rank gives up waiting for another one")
     parser.flag("print_config", "print the resolved recipe and stop")
     parser.flag("tensorboard", "write TensorBoard files too")
+    parser.option("track", str, "", "send the numbers of each epoch to tensorboard, wandb, mlflow or trackio; several separated by commas")
     group = parser.add_argument_group("fields of the recipe [where it is silent]; another number of epochs stretches the schedule with it")
     for name, kind in recipe_fields():
         kind = Json | None if name.endswith("resized_crop") else kind

@@ -16,6 +16,7 @@ from continua.data.dataset import MemorySplit, Split
 from continua.data.draws import permutation
 from continua.data.image_folder import ImageFolder, UndecodableImage
 from continua.errors import ConfigError, ContinuaWarning, DataError
+from continua.float64 import has_float64
 from continua.machine import usable_cores
 
 
@@ -132,12 +133,14 @@ class Loader:
             )
 
     def _finished(self, batch: Batch, epoch: int, augmentation: Augmentation | None) -> Batch:
-        if self.device is not None:
-            batch = batch.to(self.device)
-        if augmentation is None:
-            return batch
-        images = augmentation.apply(batch.images, self.seed, epoch, batch.indices)
-        return Batch(images, batch.labels, batch.indices, batch.valid)
+        # Random numbers are drawn in float64: on the host, where the device has none.
+        device = self.device
+        first = device is not None and has_float64(device)
+        batch = batch.to(device) if first and device is not None else batch
+        if augmentation is not None:
+            images = augmentation.apply(batch.images, self.seed, epoch, batch.indices)
+            batch = Batch(images, batch.labels, batch.indices, batch.valid)
+        return batch if first or device is None else batch.to(device)
 
 
 def _leave_signals_to_the_parent(worker: int) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from continua.errors import ConfigError
 from continua.filters.evolution import Evolution, Grid, as_evolution, curve, slopes_between
+from continua.float64 import double, widest
 
 Memory = Callable[[Tensor], Tensor]
 
@@ -69,9 +70,9 @@ class Remembering(Evolution):
 
     def quadrature(self, grid: Grid, like: Tensor) -> Float[Tensor, "time time"]:
         """Row i: the trapezoidal weights with which the nodes of w up to t_i make θ(t_i)."""
-        times = torch.tensor(grid.times, dtype=torch.float64, device=like.device)
+        times = torch.tensor(grid.times, dtype=widest(like.device), device=like.device)
         elapsed = times[:, None] - times
-        table = self.kernel(elapsed.clamp(min=0.0)).double() * torch.where(elapsed >= 0, grid.step, 0.0)
+        table = double(self.kernel(elapsed.clamp(min=0.0))) * torch.where(elapsed >= 0, grid.step, 0.0)
         half = torch.ones_like(table)
         half[:, 0] = 0.5
         half.fill_diagonal_(0.5)

@@ -40,7 +40,10 @@ class DCNConfig(ClassifierConfig):
 
     channels: Sequence[int] = option((32, 64, 128), "width of each block")
     activation: str = option("celu", "celu, relu, gelu, silu, tanh, ...")
-    norm_groups: int | str = option(32, 'groups of the GroupNorms at most, or "channels" for one per channel')
+    norm_groups: int | str = option(
+        32,
+        'groups of the GroupNorms at most (fewer channels have one each, others a common divisor), or "channels" for one per channel',
+    )
     conv_options: Options | None = option(None, "how filters are applied, such as {discretisation: hybrid}; see FilterConv2d")
     filter_options: Options | None = option(None, "further options of the filters, such as {sigma_bounds: [0.5, 4]}")
 

@@ -1,7 +1,8 @@
 """What every model of the zoo has in common: stem → block → transition → block → … → head."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +19,7 @@ from continua.models.stopping import Stop, bound_event, check_stop
 from continua.ode import SolverConfig, Stats, broadcast_time
 
 EndTimes = Mapping[int, "float | Tensor"]
+TOO_SMALL = ("Kernel size can't be greater than actual input size", "Output size is too small")  # of PyTorch's errors
 
 
 class Network(nn.Module):
@@ -282,6 +284,14 @@ class Network(nn.Module):
     ) -> Tensor:
         """The output of the first `blocks` blocks (of the stem for 0); `states` collects those of all."""
         end = self._end_times(t1)
+        if torch.compiler.is_compiling():
+            return self._walked(images, blocks, end, input_scale, states)
+        with self._large_enough(images):
+            return self._walked(images, blocks, end, input_scale, states)
+
+    def _walked(
+        self, images: Tensor, blocks: int, end: EndTimes, input_scale: "float | Tensor | None", states: list[Tensor] | None
+    ) -> Tensor:
         h = self.stem(self._fitting(images))
         for index in range(blocks):
             h = self._enter(h, index, input_scale)
@@ -293,6 +303,20 @@ class Network(nn.Module):
             if states is not None:
                 states.append(h)
         return h
+
+    @contextmanager
+    def _large_enough(self, images: Tensor) -> Iterator[None]:
+        """PyTorch's words for a map that has shrunk below a kernel, as an error that says how large images must be."""
+        try:
+            yield
+        except RuntimeError as error:
+            if not any(words in str(error) for words in TOO_SMALL):
+                raise
+            height, width = images.shape[-2:]
+            raise ConfigError(
+                f"images of {height}×{width} are too small for {self.title}: a map inside it is smaller than the kernel that reads it; "
+                "resize them, or build it with padding where it has that option (stem_padding=1)"
+            ) from None
 
     def _fitting(self, images: Tensor) -> Tensor:
         """The images, if they have the axes and channels the stem reads."""

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from continua.errors import ConfigError
+from continua.float64 import widest
 from continua.ode.rate import are_tensors
 from continua.ode.solution import State, Time
 
@@ -49,7 +50,7 @@ def _one_time(name: str, value: "float | Tensor", y0: State) -> Time:
         return value.detach() if torch.compiler.is_compiling() else float(value.detach())
     if value.shape != y0[0].shape[:1]:
         raise ConfigError(f"{name} has shape {tuple(value.shape)}; expected one number, or ({len(y0[0])},): one per sample")
-    return value.detach().to(y0[0].device, torch.float64)
+    return value.detach().to(y0[0].device, widest(y0[0].device))
 
 
 def check_times(save_at: "Sequence[float] | Tensor | None", t0: Time, t1: Time, batch: int) -> "list[float] | Tensor | None":
@@ -57,14 +58,14 @@ def check_times(save_at: "Sequence[float] | Tensor | None", t0: Time, t1: Time, 
     if save_at is None:
         return None
     try:
-        times = torch.as_tensor(save_at, dtype=torch.float64).detach()
+        times = (save_at.cpu() if isinstance(save_at, Tensor) else torch.as_tensor(save_at, dtype=torch.float64)).detach().double()
     except (TypeError, ValueError, RuntimeError) as error:
         raise ConfigError(f"save_at = {save_at!r}; expected a list or a tensor of times, sorted from t0 to t1") from error
     if times.ndim not in (1, 2) or len(times) == 0 or (times.ndim == 2 and times.shape[1] != batch):
         raise ConfigError(f"save_at has shape {tuple(times.shape)}; expected (time,) or (time, {batch}), with at least one time")
     if times.ndim == 2 and not isinstance(t1, Tensor):
         raise ConfigError("save_at is given per sample, (time, batch), but t0 and t1 are not; give t1 as a (batch,) tensor too")
-    start, end = (torch.as_tensor(t, dtype=torch.float64).cpu() for t in (t0, t1))
+    start, end = (torch.as_tensor(t).cpu().double() for t in (t0, t1))
     wide = times.cpu() if times.ndim == 2 else times.cpu()[:, None]
     if isinstance(save_at, Tensor) and save_at.is_floating_point():
         for limit in (start, end):  # torch.linspace(0, 0.1, 5) ends a rounding error of float32 past 0.1: it means 0.1
@@ -78,16 +79,16 @@ def check_times(save_at: "Sequence[float] | Tensor | None", t0: Time, t1: Time, 
     if bool((order < 0).any()):
         raise ConfigError("save_at must be sorted in the direction of the solve, from t0 to t1")
     if isinstance(t1, Tensor):
-        return wide.expand(-1, batch).to(t1.device)
+        return wide.expand(-1, batch).to(t1.device, t1.dtype)
     return wide.flatten().tolist()
 
 
 def per_sample(time: Time, y0: State) -> Tensor:
     """A number for the batch as one per sample."""
-    return torch.as_tensor(time, dtype=torch.float64, device=y0[0].device).expand(len(y0[0]))
+    return torch.as_tensor(time, dtype=widest(y0[0].device), device=y0[0].device).expand(len(y0[0]))
 
 
 def times_per_sample(times: "list[float] | Tensor", y0: State) -> Tensor:
     """Asked times as (time, batch) in float64."""
-    wide = times if isinstance(times, Tensor) else torch.tensor(times, dtype=torch.float64, device=y0[0].device)[:, None]
+    wide = times if isinstance(times, Tensor) else torch.tensor(times, dtype=widest(y0[0].device), device=y0[0].device)[:, None]
     return wide.expand(-1, len(y0[0]))

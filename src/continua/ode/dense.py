@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from continua.errors import ConfigError
+from continua.float64 import widest
 from continua.ode.control import StepControl
 from continua.ode.moving import moves
 from continua.ode.rate import broadcast_time, time_dtype
@@ -136,7 +137,7 @@ class Saver:
             return state
         time = self.moving[slot] if rows is None else self.moving[slot, rows]
         weights = stage_weights(self.tableau, theta + (time - time.detach()) / step.h)
-        still = stage_weights(self.tableau, torch.as_tensor(theta, dtype=torch.float64, device=time.device))
+        still = stage_weights(self.tableau, torch.as_tensor(theta, dtype=widest(time.device), device=time.device))
         parts = list(state)
         for moved, weight, stage in zip(weights, still, step.stages, strict=True):
             change = (moved - weight) * step.h
@@ -171,13 +172,13 @@ class DenseOutput:
         self.steps.append(step)
 
     def __call__(self, time: float) -> State:
-        ends = torch.stack([torch.as_tensor(t, dtype=torch.float64).cpu().expand(len(self.y0[0])) for t in (self.t0, self.t1)])
+        ends = torch.stack([torch.as_tensor(t).cpu().double().expand(len(self.y0[0])) for t in (self.t0, self.t1)])
         if bool((time < ends.amin(0)).any() or (time > ends.amax(0)).any()):
             raise ConfigError(f"t = {time:.6g} lies outside the solved interval [{float(ends[0, 0]):.6g}, {float(ends[1, 0]):.6g}]")
         if self.steps and not isinstance(self.steps[0].t, Tensor) and not self.relative:
             (near,) = snapped([time], self.control, self.t0, self.t1, time_dtype(self.y0[0]))
             return self._shared(float(near))
-        times = torch.full((1, len(self.y0[0])), time, dtype=torch.float64, device=self.y0[0].device)
+        times = torch.full((1, len(self.y0[0])), time, dtype=widest(self.y0[0].device), device=self.y0[0].device)
         if self.relative:
             saver = Saver(self.tableau, relative_times(times, self.t0, self.t1), self.y0, 0.0)
         else:
@@ -198,5 +199,5 @@ class DenseOutput:
 
 def relative_times(times: Tensor, t0: Time, t1: Time) -> Tensor:
     """(time, batch) on the clock s ∈ [0, 1] of each sample; 0 for samples that do not move."""
-    length = torch.as_tensor(t1 - t0, dtype=torch.float64)
+    length = torch.as_tensor(t1 - t0, dtype=times.dtype)
     return (times - t0) / torch.where(length == 0, 1.0, length)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from continua.errors import ConfigError
+from continua.float64 import double, widest
 from continua.native import is_transforming, native_error_rms
 from continua.ode.control import TINY
 from continua.ode.solution import State, Time
@@ -58,7 +59,7 @@ def first_step(integration: "Integration", f0: State, per_sample: bool) -> Tenso
     The probe stays inside the interval. Returns the size, without its sign. The rule is about t: on another clock it is translated.
     """
     p, n, unit = integration, integration.measured, integration.unit
-    span = torch.as_tensor(p.t1 - p.t0, dtype=torch.float64, device=p.rate.device)
+    span = torch.as_tensor(p.t1 - p.t0, dtype=widest(p.rate.device), device=p.rate.device)
     y0 = p.y0[:n]
     scales = [part.abs().mul_(tolerance_of(p.config.rtol, i, part)).add_(tolerance_of(p.config.atol, i, part)) for i, part in enumerate(y0)]
     d0 = rms([y / s for y, s in zip(y0, scales, strict=True)], per_sample)
@@ -81,15 +82,15 @@ def first_step(integration: "Integration", f0: State, per_sample: bool) -> Tenso
 
 
 def rms(parts: Sequence[Tensor], per_sample: bool) -> Tensor:
-    """Root mean square over a component (of each sample, if asked), the largest over components; float64."""
+    """Root mean square over a component (of each sample, if asked), the largest over components; in float64 where the device has it."""
     norms = []
     for part in parts:
         wide = part if part.dtype in (torch.float32, torch.float64) else part.float()
         if per_sample:
             flat = wide.reshape(len(wide), -1)
-            norms.append(torch.linalg.vector_norm(flat, dim=1).double() / max(flat.shape[1], 1) ** 0.5)
+            norms.append(double(torch.linalg.vector_norm(flat, dim=1)) / max(flat.shape[1], 1) ** 0.5)
         else:
-            norms.append(torch.linalg.vector_norm(wide).double() / max(wide.numel(), 1) ** 0.5)
+            norms.append(double(torch.linalg.vector_norm(wide)) / max(wide.numel(), 1) ** 0.5)
     return norms[0] if len(norms) == 1 else torch.stack(norms).amax(0)
 
 

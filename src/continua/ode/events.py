@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from continua.errors import ConfigError
+from continua.float64 import double, widest
 from continua.ode.dense import between
 from continua.ode.error import rms
 from continua.ode.moving import carried, moves
@@ -129,7 +130,7 @@ class Watch:
         with torch.no_grad():
             self.values = [self.value(event, t0, y0).clone() for event in self.events]  # may be a view of y0
         self.stopped = torch.full(shape, -1, dtype=torch.int64, device=device)
-        self.ended = torch.full(shape, torch.nan, dtype=torch.float64, device=device)
+        self.ended = torch.full(shape, torch.nan, dtype=widest(device), device=device)
 
     def value(self, event: Event, t: Time, y: State) -> Tensor:
         """function(t, y), looked at."""
@@ -190,8 +191,8 @@ class Watch:
 
     def _locate(self, event: Event, step: Step, old: Tensor, new: Tensor, crossed: Tensor) -> Tensor:
         """θ of the crossing, by false position with Illinois' remedy; rows that do not cross are carried along."""
-        a, b = torch.zeros_like(old, dtype=torch.float64), torch.ones_like(old, dtype=torch.float64)
-        ga, gb = old.double(), new.double()
+        a, b = torch.zeros_like(old, dtype=widest(old.device)), torch.ones_like(old, dtype=widest(old.device))
+        ga, gb = double(old), double(new)
         for trial in range(MOST_TRIALS):
             gap = gb - ga
             theta = torch.where(gap == 0, 0.5 * (a + b), a - ga * (b - a) / torch.where(gap == 0, 1.0, gap))
@@ -199,7 +200,7 @@ class Watch:
                 theta = 0.5 * (a + b)  # so that the bracket shrinks whatever the function
             theta = torch.where((theta > a) & (theta < b), theta, 0.5 * (a + b))
             t, y = self._inside(step, theta)
-            g = self.value(event, t, y).double()
+            g = double(self.value(event, t, y))
             left = (g > 0) == (ga > 0)
             left = left & (g != 0)
             gb = torch.where(left, 0.5 * gb if trial else gb, g)
@@ -229,8 +230,8 @@ class Watch:
         self.logs[index].append((sample, torch.as_tensor(t)[chosen], tuple(part[chosen] for part in y)))
 
     def _stop(self, index: int, step: Step, which: Tensor, theta: Tensor, stop: "tuple[Tensor, Tensor] | None") -> "tuple[Tensor, Tensor]":
-        t = torch.as_tensor(step.t, dtype=torch.float64, device=theta.device) + theta * step.h
-        t = torch.where(theta == 1.0, torch.as_tensor(step.t_next, dtype=torch.float64, device=theta.device), t)
+        t = torch.as_tensor(step.t, dtype=widest(theta.device), device=theta.device) + theta * step.h
+        t = torch.where(theta == 1.0, torch.as_tensor(step.t_next, dtype=widest(theta.device), device=theta.device), t)
         if self.each:
             chosen = which.nonzero().flatten()
             target = chosen if step.rows is None else step.rows[chosen]
@@ -243,7 +244,7 @@ class Watch:
     def attach(self, solution: Solution, t1: Time) -> Solution:
         """What happened, in the solution; y1 and the moments as functions of all that they depend on."""
         single, y1 = isinstance(solution.y1, Tensor), (solution.y1,) if isinstance(solution.y1, Tensor) else solution.y1
-        end = torch.as_tensor(t1, dtype=torch.float64, device=self.rate.device).expand(self.stopped.shape)
+        end = torch.as_tensor(t1, dtype=widest(self.rate.device), device=self.rate.device).expand(self.stopped.shape)
         if moves(t1):  # as without events, for those that reached it
             still = end.detach()
             reached = zip(y1, self._flow(y1, still, end - still), strict=True)
@@ -273,7 +274,7 @@ class Watch:
         offset = torch.zeros_like(still)
         for _ in range(2):
             g = self.value(event, still + offset, self._flow(y, still, offset))
-            offset = offset - torch.where(which, (g - g.detach()).double() / slope, 0.0)
+            offset = offset - torch.where(which, double(g - g.detach()) / slope, 0.0)
         y, self.rate.calls = self._flow(y, still, offset), calls  # what differentiation costs is no part of the solve
         return y, t + offset
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from continua.errors import ConfigError
+from continua.float64 import widest
 from continua.ode.rate import broadcast_time
 
 Interpolation = Literal["linear", "cubic", "previous"]
@@ -70,15 +71,15 @@ class Forcing(nn.Module):
         per-sample control f sees some samples only, so that this number belongs in their state.
         """
         if self._times.device != t.device:
-            self._times = self._times.to(t.device)
-        moment = t.detach().to(torch.float64)  # which frames; the place between them keeps its graph
+            self._times = self._times.to(t.device, widest(t.device))
+        moment = t.detach().to(self._times.dtype)  # which frames; the place between them keeps its graph
         index = (torch.searchsorted(self._times, moment.contiguous(), right=True) - 1).clamp(0, len(self._times) - 1)
         if self.interpolation == "previous":
             return self._value(index, sample)
         index = index.clamp(max=len(self._times) - 2)
         start = self._times[index]
         length = self._times[index + 1] - start
-        share = ((t.to(torch.float64) - start) / length).clamp(0.0, 1.0)
+        share = ((t.to(start.dtype) - start) / length).clamp(0.0, 1.0)
         before, after = self._value(index, sample), self._value(index + 1, sample)
         place = broadcast_time(share, before).to(before.dtype)
         if self.interpolation == "linear":

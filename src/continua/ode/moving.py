@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from continua.float64 import widest
 from continua.ode.rate import Field, Rate, broadcast_time
 from continua.ode.solution import Solution, State, Time
 
@@ -25,11 +26,11 @@ def moves(time: object) -> "TypeGuard[Tensor]":
 
 
 def with_graph(value: "Time | list[float]", given: object, device: torch.device) -> Tensor:
-    """A time (or asked times) that has been checked, as a float64 tensor with the graph of what was given."""
-    number = torch.as_tensor(value, dtype=torch.float64, device=device)
+    """A time (or asked times) that has been checked, as a tensor in the widest type of the device, with the graph of what was given."""
+    number = torch.as_tensor(value, dtype=widest(device), device=device)
     if not moves(given):
         return number
-    offset = _offset(given).to(device, torch.float64)
+    offset = _offset(given).to(device, widest(device))
     return number + (offset[:, None] if offset.ndim == 1 and number.ndim == 2 else offset)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from continua.float64 import double, widest
 from continua.ode.control import NextStep
 from continua.ode.dense import between
 from continua.ode.error import first_step, rms
@@ -41,7 +42,7 @@ class SampleCounts:
 
     def __init__(self, batch: int, device: torch.device) -> None:
         self.nfe, self.accepted, self.rejected = (torch.zeros(batch, dtype=torch.int64, device=device) for _ in range(3))
-        self.first_step, self.last_step = (torch.zeros(batch, dtype=torch.float64, device=device) for _ in range(2))
+        self.first_step, self.last_step = (torch.zeros(batch, dtype=widest(device), device=device) for _ in range(2))
 
     @property
     def stats(self) -> Stats:
@@ -49,7 +50,7 @@ class SampleCounts:
 
 
 class SampleSteps(AcceptedSteps):
-    """Adaptive, each sample for itself. Times are (batch,) in float64."""
+    """Adaptive, each sample for itself. Times are (batch,) in float64, or float32 where the device has no float64."""
 
     def __init__(self, integration: Integration) -> None:
         self.counts = SampleCounts(integration.batch, integration.rate.device)
@@ -131,7 +132,7 @@ class SampleSteps(AcceptedSteps):
     def _depart(self, choose: NextStep) -> _ActiveSamples:
         p, config = self.integration, self.integration.config
         rows = torch.arange(p.batch, device=p.rate.device)
-        t, t1 = (torch.as_tensor(x, dtype=torch.float64, device=p.rate.device).expand(p.batch) for x in (p.t0, p.t1))
+        t, t1 = (torch.as_tensor(x, dtype=widest(p.rate.device), device=p.rate.device).expand(p.batch) for x in (p.t0, p.t1))
         if not bool((t != t1).all()):  # some have nowhere to go, and cost nothing
             rows = (t != t1).nonzero().flatten()
             p = replace(p, y0=pick(p.y0, rows), t0=t[rows], t1=t1[rows], first=None if p.first is None else pick(p.first, rows))
@@ -195,7 +196,7 @@ class SampleSteps(AcceptedSteps):
         counts.accepted[rows] += accept
         counts.rejected[rows] += ~accept
         if self.integration.config.record_steps:
-            self._log.append(torch.stack([part.double() for part in (rows, active.t, h, ratio, accept)]))
+            self._log.append(torch.stack([double(part) for part in (rows, active.t, h, ratio, accept)]))
 
     def _scatter(self, leaving: _ActiveSamples) -> None:
         self.y = put(self.y, leaving.rows, leaving.y)

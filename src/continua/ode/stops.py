@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from continua.float64 import widest
 from continua.ode.control import StepControl
 from continua.ode.solution import Time
 
@@ -52,7 +53,7 @@ class SampleStops:
     def __init__(self, control: StepControl, dtype: torch.dtype, device: torch.device) -> None:
         jumps, times = set(control.jump_at), sorted({*control.step_at, *control.jump_at})
         sides = [around(time, dtype) if time in jumps else (time, time) for time in times]
-        self.below, self.above = (torch.tensor(side, dtype=torch.float64, device=device) for side in zip(*sides, strict=True))
+        self.below, self.above = (torch.tensor(side, dtype=widest(device), device=device) for side in zip(*sides, strict=True))
         self.is_jump = torch.tensor([time in jumps for time in times], device=device)
 
     def next(self, t: Tensor, t1: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -95,10 +95,18 @@ def draw_figure(figure: Figure | Maps, target: Path, *, on_page: bool = False) -
     if kind not in FORMATS:
         raise ConfigError(f"{target.name} cannot be drawn; expected a name that ends with .{', .'.join(FORMATS)}")
     with rc_context(STYLE | (ON_PAGE if on_page else {})), written_whole(target) as temporary:
-        canvas = _maps(figure, titled=not on_page) if isinstance(figure, Maps) else _series(figure)
+        canvas = drawn(figure, on_page=on_page)
         metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
         canvas.savefig(temporary, format=kind, dpi=150, metadata=metadata, bbox_inches="tight")
     return target
+
+
+def drawn(figure: Figure | Maps, *, on_page: bool = False) -> "Canvas":
+    """The figure as one of matplotlib's, for notebooks and for one's own changes."""
+    from matplotlib import rc_context
+
+    with rc_context(STYLE | (ON_PAGE if on_page else {})):
+        return _maps(figure, titled=not on_page) if isinstance(figure, Maps) else _series(figure)
 
 
 def _series(figure: Figure) -> "Canvas":

@@ -14,6 +14,7 @@ from continua.blocks import ODEBlock
 from continua.data import Batch, Loader
 from continua.errors import ConfigError, SolverError
 from continua.files import Json
+from continua.float64 import double
 from continua.models import Network, Reconstructor, buildable, create_model, from_pretrained
 from continua.ode import Stats
 from continua.runs.loading import encoder_weights
@@ -214,7 +215,7 @@ def _count(result: Evaluation, network: Network, outputs: Tensor, batch: Batch, 
         result.predictions += best[valid].tolist()
     if task is not None:
         losses = task.losses(network, outputs, batch, smoothing=False)[valid]
-        result.loss_sum += float(losses.double().sum())
+        result.loss_sum += float(double(losses).sum())
         result.losses += [losses.cpu()] if keep else []
     if keep:
         result.outputs.append(outputs[valid].float().cpu())
@@ -250,7 +251,7 @@ def costs(stats: Sequence[Stats | None], name: str) -> list[float]:
         >>> sum(costs(net.stats, "nfe"))
         0.0
     """
-    return [0.0 if block is None else float(torch.as_tensor(getattr(block, name)).double().mean()) for block in stats]
+    return [0.0 if block is None else float(torch.as_tensor(getattr(block, name)).cpu().double().mean()) for block in stats]
 
 
 def evaluate_run(

@@ -192,6 +192,12 @@ class Run:
             self._held = None
             os.close(handle)
 
+    def remove_if_empty(self) -> None:
+        """Remove the folder if nothing but the lock is in it: of a training that never began."""
+        if os.listdir(self.folder) == [".lock"]:
+            (self.folder / ".lock").unlink()
+            self.folder.rmdir()
+
     def check_held(self) -> None:
         """Whether the folder is still the one that is held: it may have been renamed or removed, and must not be made a second time."""
         if self._held is None:
@@ -375,13 +381,13 @@ def _identity_of(run: Run) -> str:
 
 
 def chosen_device(asked: str) -> str:
-    """The device "cpu" or "cuda"; "auto" takes a GPU where there is one.
+    """A device that is here; "auto" is cuda where there is one, else cpu.
 
     Args:
-        asked: "auto", "cpu" or "cuda".
+        asked: "auto", "cpu", "cuda" (NVIDIA, AMD), "mps" (Apple) or "xpu" (Intel).
 
     Returns:
-        "cpu" or "cuda".
+        Its name, without "auto".
 
     Raises:
         ConfigError: there is no such device here.
@@ -391,11 +397,19 @@ def chosen_device(asked: str) -> str:
         >>> chosen_device("cpu")
         'cpu'
     """
-    if asked not in ("auto", "cpu", "cuda"):
-        raise ConfigError(f"device is {asked!r}; expected auto, cpu or cuda")
-    if asked == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("device is 'cuda', but PyTorch finds no GPU here; use --device cpu")
-    return "cuda" if asked == "cuda" or (asked == "auto" and torch.cuda.is_available()) else "cpu"
+    there = {
+        "cpu": lambda: True,
+        "cuda": torch.cuda.is_available,
+        "mps": torch.backends.mps.is_available,
+        "xpu": torch.xpu.is_available,
+    }
+    if asked == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if asked not in there:
+        raise ConfigError(f"device is {asked!r}; expected auto, {', '.join(there)}")
+    if not there[asked]():
+        raise ConfigError(f"device is {asked!r}, but PyTorch finds no such GPU here; use --device cpu")
+    return asked
 
 
 def describe_environment(device: torch.device, world_size: int) -> Json:

@@ -24,7 +24,7 @@ from continua.files import Json
 from continua.filters import fast_on_cpu, why_no_library
 from continua.machine import why_unusable
 from continua.models import buildable, complete_options, model_config, model_entry, options_in_common, tensors_digest, upgrade_options
-from continua.options import typed_value
+from continua.options import british, typed_value
 from continua.reading import parse_yaml, read_json_object, read_yaml_file
 from continua.runs.recipe import Recipe
 
@@ -69,9 +69,9 @@ def load_recipe(name: "str | Path", changes: Mapping[str, Any] | None = None) ->
         >>> load_recipe("demo", {"epochs": 2, "optimiser": {"lr": 0.001}}).epochs
         2
     """
-    base = _without_format(read_yaml(name), FORMAT, name)[0]
+    base = {british(key): value for key, value in _without_format(read_yaml(name), FORMAT, name)[0].items()}
     check_keys(base, str(name))
-    changes = dict(changes or {})
+    changes = {british(key): value for key, value in (changes or {}).items()}
     check_keys(changes, "options")
     if "epochs" in changes and "length_by_per_class" not in changes:
         base = {**base, "length_by_per_class": {}}

@@ -27,8 +27,11 @@ from continua.train.sweeps.cells import Cell, Sweep, jobs_folder, load_sweep, re
 from continua.train.sweeps.driver import SweepOutcome, cancel, run_sweep
 from continua.train.sweeps.jobs import Executor, Local, Slurm
 from continua.train.sweeps.table import View, show_results, show_status, summary, write_results
+from continua.train.tensors import fit_tensors
+from continua.train.trackers import TRACKERS, Tracker
 
 __all__ = [
+    "TRACKERS",
     "Cell",
     "Executor",
     "Failure",
@@ -44,11 +47,13 @@ __all__ = [
     "Slurm",
     "Sweep",
     "SweepOutcome",
+    "Tracker",
     "TrainingStopped",
     "View",
     "cancel",
     "evaluate",
     "find_run",
+    "fit_tensors",
     "identity",
     "jobs_folder",
     "load_recipe",

@@ -19,19 +19,32 @@ from continua.train.checkpoint import checkpoint_path, fitting_state, load_last_
 from continua.train.metrics import EpochSums, Journal, Progress
 from continua.train.optimiser import AveragedWeights, Plateau, lr_factor, set_lr, sigmas
 from continua.train.step import Parts, StopSignal, TrainingStep, laid_out
+from continua.train.trackers import Tracker
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How to run, not what: nothing here changes the result or the identity of a run."""
+    """How to run, not what: nothing here changes the result or the identity of a run.
+
+    `track`: where the numbers of each epoch go besides metrics.jsonl: "tensorboard", "wandb", "mlflow", "trackio", several separated by
+    commas; or a sequence of such names and of objects of one's own with `start`, `log` and `finish` (`Tracker`).
+    """
 
     data_dir: Path | None = None
     device: str = "auto"
     threads: int | None = None
     progress: str = "auto"
-    tensorboard: bool = False
+    tensorboard: bool = False  # the same as track="tensorboard"
+    track: "str | tuple[str | Tracker, ...]" = ()
     checkpoint_minutes: float = 5.0
     rank_timeout: float = 600.0
+
+    @property
+    def tracked(self) -> "tuple[str | Tracker, ...]":
+        """All that is asked to follow the training."""
+        asked = self.track.split(",") if isinstance(self.track, str) else self.track
+        words = [word.strip() if isinstance(word, str) else word for word in asked]
+        return (*(["tensorboard"] if self.tensorboard else []), *(word for word in words if word != ""))
 
 
 class TrainingStopped(ContinuaError):
@@ -55,7 +68,7 @@ class Training:
         self.parts, self.fabric, self.net, self.optimiser = parts, parts.fabric, parts.net, parts.optimiser
         self.stop = stop or StopSignal()
         self.take_step = TrainingStep(parts, recipe, self.stop)
-        self.journal = Journal(run, parts.fabric.is_global_zero, options.tensorboard)
+        self.journal = Journal(run, parts.fabric.is_global_zero, options.tracked)
         self.average = AveragedWeights(self.net, recipe.ema) if recipe.ema else None
         self.plateau, self.sums = Plateau(), EpochSums()
         self.best: Json | None = None
@@ -69,10 +82,15 @@ class Training:
         """Train to the end and report. Raises Interrupted or TrainingStopped once all there is to save is saved."""
         batches, shown = len(self.parts.train), self.options.progress if self.fabric.is_global_zero else "off"
         with self.stop.listening(), Progress(shown, self.recipe.epochs, batches, self.epoch * batches + self.batch) as progress:
-            while self.epoch < self.recipe.epochs:
-                speed = self._train_epoch(progress)
-                progress.epoch(self._end_epoch(speed))
-        return self._finish()
+            result = None
+            try:
+                while self.epoch < self.recipe.epochs:
+                    speed = self._train_epoch(progress)
+                    progress.epoch(self._end_epoch(speed))
+                result = self._finish()
+            finally:
+                self.journal.close(result)
+        return result
 
     # --- an epoch -----------------------------------------------------------------------------------------------------
 

@@ -1,20 +1,20 @@
-"""What is written and shown about a training: sums of an epoch, lines of metrics.jsonl (and TensorBoard), a bar or lines for people."""
+"""What is written and shown about a training: sums of an epoch, lines of metrics.jsonl (and of trackers), a bar or lines for people."""
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from continua.errors import ConfigError
-from continua.files import Json, refuse_links
+from continua.files import Json
 from continua.runs import Run
 from continua.train.step import StepResult
+from continua.train.trackers import Tracker, Tracking, trackers_of
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
-    from torch.utils.tensorboard import SummaryWriter
 
 
 @dataclass
@@ -54,25 +54,17 @@ def _added(totals: Sequence[float], costs: Sequence[float]) -> list[float]:
 
 
 class Journal:
-    """Lines of metrics.jsonl, and the same numbers for TensorBoard where asked. Writes on the first rank only."""
+    """Lines of metrics.jsonl, and the same numbers for trackers where asked. Writes on the first rank only."""
 
-    def __init__(self, run: Run, writes: bool, tensorboard: bool = False) -> None:
+    def __init__(self, run: Run, writes: bool, track: "str | Sequence[str | Tracker]" = ()) -> None:
         self.run, self.writes = run, writes
-        self._open_board = _board_opener() if tensorboard and writes else None
-        self._board: SummaryWriter | None = None
+        self._tracking = Tracking(run, trackers_of(track) if writes else [])
 
     def line(self, line: Json) -> None:
         """The numbers of an epoch."""
-        if not self.writes:
-            return
-        self.run.append(line)
-        if self._open_board is not None:
-            # Opened with the first line: what an interrupted training wrote from this epoch on is then hidden, not shown twice.
-            place = refuse_links(self.run.folder, self.run.folder / "tensorboard")
-            self._board = self._board or self._open_board(str(place), purge_step=line["epoch"])
-            for name, value in _scalars(line):
-                self._board.add_scalar(name, value, line["epoch"])
-            self._board.flush()
+        if self.writes:
+            self.run.append(line)
+            self._tracking.log(line)
 
     def event(self, event: str, epoch: int, batch: int, **details: object) -> None:
         """Something worth knowing between epochs."""
@@ -80,27 +72,9 @@ class Journal:
             self.run.append({"event": event, "epoch": epoch, "batch": batch, **details})
             self.run.log(f"{event}: epoch {epoch}, batch {batch}: {details.get('diagnosis', '')}")
 
-
-def _board_opener() -> "Callable[..., SummaryWriter]":
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise ConfigError("--tensorboard needs the package tensorboard: pip install 'continua[tensorboard]'") from None
-    return SummaryWriter
-
-
-def _scalars(line: Json, prefix: str = "") -> "list[tuple[str, float]]":
-    """Every number of a line by its path."""
-    scalars: list[tuple[str, float]] = []
-    for name, value in line.items():
-        if isinstance(value, bool | str) or value is None:
-            continue
-        if isinstance(value, int | float):
-            scalars.append((f"{prefix}{name}", value))
-        else:
-            items = value if isinstance(value, Mapping) else dict(enumerate(value))
-            scalars += _scalars({str(key): item for key, item in items.items()}, f"{prefix}{name}/")
-    return scalars
+    def close(self, result: Json | None) -> None:
+        """The training has ended, with this result or before it had one."""
+        self._tracking.finish(result)
 
 
 BEAT = 4.0  # seconds after which lines say how far a training is, also within an epoch

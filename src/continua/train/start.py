@@ -112,6 +112,7 @@ def _carry_out(run: Run, recipe: Recipe, options: RunOptions, stop: StopSignal |
                 _follow(run, recipe, options, stop, fabric)
             _leave_in_order()
             return run
+        there = run.folder.exists()
         with run.locked(), watched_ranks(fabric.global_rank, fabric.world_size):
             if new:
                 run.create(recipe)
@@ -122,7 +123,12 @@ def _carry_out(run: Run, recipe: Recipe, options: RunOptions, stop: StopSignal |
                     f"{run.result_file} is damaged, and {run.folder} has no checkpoints from which to end the run again; "
                     "put the file back from a copy, or train anew with another --out"
                 )
-            _lead(run, recipe, options, stop, fabric, new)
+            try:
+                _lead(run, recipe, options, stop, fabric, new)
+            except ContinuaError:
+                if not there:
+                    run.remove_if_empty()
+                raise
     _leave_in_order()
     return run
 
@@ -237,6 +243,8 @@ def launch_fabric(device: str, precision: str, timeout: float) -> "Fabric":
 
     if device == "cpu":
         prepare_process(precision)
+    if device == "xpu":
+        raise ConfigError("training needs Lightning Fabric, which has no xpu: use --device cpu or cuda; evaluate and analyse take xpu")
     ranks = world_size()
     options: dict[str, Any] = dict(accelerator=device, precision=PRECISIONS[precision])
     if ranks == 1:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from continua.data import Batch, Loader
 from continua.errors import SolverError
+from continua.float64 import double, widest
 from continua.models import Network
 from continua.runs import Recipe, Task, costs
 from continua.train.optimiser import gradient_norm
@@ -156,7 +157,7 @@ class TrainingStep:
         losses = self.task.losses(self.net, outputs, batch).where(valid, 0.0)
         penalties = self._penalties(outputs).where(valid, 0.0)
         right = self.task.right(outputs, batch) & valid
-        sums = torch.stack([valid.sum(), losses.detach().double().sum(), right.sum(), penalties.detach().double().sum()])
+        sums = torch.stack([valid.sum(), double(losses.detach()).sum(), right.sum(), double(penalties.detach()).sum()])
         return losses + penalties, sums.tolist()
 
     def _penalties(self, outputs: Tensor) -> Tensor:
@@ -186,7 +187,7 @@ class TrainingStep:
         """Each number summed over all ranks, which all must ask for."""
         if self.fabric.world_size == 1:
             return [float(number) for number in numbers]
-        mine = torch.tensor(numbers, dtype=torch.float64, device=self.fabric.device)
+        mine = torch.tensor(numbers, dtype=widest(self.fabric.device), device=self.fabric.device)
         return torch.as_tensor(self.fabric.all_reduce(mine, reduce_op="sum")).tolist()
 
     # --- backward -----------------------------------------------------------------------------------------------------

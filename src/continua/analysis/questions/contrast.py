@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from continua.analysis.measure import Measured, black, kept, measured
-from continua.analysis.question import DataOptions, Keep, Question, Subject, ask_anew, no_progress, register_question
+from continua.analysis.measure import Measured, SolverOptions, black, kept, measured
+from continua.analysis.question import Keep, Plotted, Question, Subject, ask_anew, no_progress, register_question
 from continua.blocks import ODEBlock
 from continua.errors import ConfigError, unknown_name
 from continua.models import Network
@@ -44,7 +44,7 @@ class Curve(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class Contrast(Shown):
+class Contrast(Plotted):
     """The answer of `contrast`; `plain` is the network on the images as they are."""
 
     contrasts: list[float]
@@ -149,23 +149,20 @@ def _dimmed(images: Tensor, c: float, zero: "Tensor | float") -> Tensor:
 
 
 @dataclass(frozen=True)
-class Options(DataOptions):
-    """Which images, which contrasts."""
+class Options(SolverOptions):
+    """Which images, by which solver, which contrasts; fixed steps cost the same at any c."""
 
     contrasts: int = option(30, "how many values of c, evenly spaced in the logarithm")
     low: float = option(1e-3, "the least c")
     high: float = option(round(10**0.7, 4), "the largest c")
     modes: tuple[str, ...] | None = option(None, "some of naive, scaled, inputs, inputs_only (default: all that the network has)")
-    tolerance: float | None = option(
-        None, "solve by dopri5 at this tolerance (default: the run's own solver; fixed steps cost the same at any c)"
-    )
     per_sample: bool = option(True, "where T is scaled: an end time for each image instead of one for the batch")
 
 
 def ask(subject: Subject, options: Options) -> Contrast:
-    model, images, tolerance = subject.model, subject.images(options), options.tolerance
-    if tolerance is not None:
-        model = model.with_solver(method="dopri5", steps=None, rtol=tolerance, atol=tolerance)
+    model, images = subject.model, subject.images(options)
+    if changes := options.solver(model):
+        model = model.with_solver(**changes)
     values = log_spaced(options.contrasts, options.low, options.high)
     modes = options.modes or modes_of(model)
     _check(model, modes)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from continua.analysis.question import DataOptions, Question, Subject, no_progress, register_question
+from continua.analysis.question import DataOptions, Plotted, Question, Subject, no_progress, register_question
 from continua.analysis.stream import StreamedArrays, read_arrays
 from continua.blocks import ODEBlock
 from continua.data import CATALOGUE, take_per_class
@@ -250,7 +250,7 @@ def _fingerprint(model: Network, block: int | None, grid: list[float] | None, po
 
 
 @dataclass(frozen=True, repr=False)
-class Described(Shown):
+class Described(Plotted):
     """What is said of features in a table: one number per point. The features themselves are in `file`."""
 
     file: str

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from continua.analysis.measure import Measured, black, kept, measured
-from continua.analysis.question import DataOptions, Keep, Question, Subject, ask_anew, no_progress, register_question
+from continua.analysis.question import DataOptions, Keep, Plotted, Question, Subject, ask_anew, no_progress, register_question
 from continua.blocks import ODEBlock
 from continua.errors import ConfigError
 from continua.models import Network
@@ -52,7 +52,7 @@ class Example(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class PatternCompletion(Shown):
+class PatternCompletion(Plotted):
     """The answer of `pattern_completion`. `accuracies` (fractions) and `failed` are for the masks of `sizes` pixels a side."""
 
     images: int

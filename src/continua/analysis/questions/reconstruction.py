@@ -7,17 +7,16 @@ import numpy as np
 import torch
 from torch import nn
 
-from continua.analysis.question import DataOptions, Question, Subject, no_progress, register_question
+from continua.analysis.question import DataOptions, Plotted, Question, Subject, no_progress, register_question
 from continua.errors import ConfigError
 from continua.models import Reconstructor
 from continua.options import option
 from continua.report import Axis, Figure, Maps, Page, Series
 from continua.runs import Batches
-from continua.showing import Shown
 
 
 @dataclass(frozen=True, repr=False)
-class Reconstruction(Shown):
+class Reconstruction(Plotted):
     """Mean squared error per pixel, over all images and of each; the first of them beside their reconstructions, (image, channel, y, x)."""
 
     images: int

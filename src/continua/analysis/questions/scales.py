@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from continua.analysis.measure import ks_distance, rank_correlation, skewness
-from continua.analysis.question import Question, Subject, register_question
+from continua.analysis.question import Plotted, Question, Subject, register_question
 from continua.blocks import ODEBlock
 from continua.errors import ConfigError
 from continua.filters import Evolved, Filter, NJet, ScheduledNJet
@@ -53,7 +53,7 @@ class Distribution(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class Scales(Shown):
+class Scales(Plotted):
     """The answer of `scales`: layers in the order of depth, and a distribution for each block that has more than a few σ."""
 
     layers: list[LayerScale]

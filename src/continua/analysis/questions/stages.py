@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from continua.analysis.question import DataOptions, Question, Subject, no_progress, register_question
+from continua.analysis.question import DataOptions, Plotted, Question, Subject, no_progress, register_question
 from continua.blocks import IRKStep, Period, RKStep
 from continua.errors import ConfigError
 from continua.models import Network, familiar_method
@@ -48,7 +48,7 @@ class TimeStep(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class Stages(Shown):
+class Stages(Plotted):
     """The answer of `stages`."""
 
     name: str

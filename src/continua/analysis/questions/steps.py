@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from continua.analysis.measure import rank_correlation
-from continua.analysis.question import DataOptions, Question, Subject, no_progress, register_question
+from continua.analysis.measure import SolverOptions, rank_correlation
+from continua.analysis.question import Plotted, Question, Subject, no_progress, register_question
 from continua.blocks import ODEBlock
 from continua.data import Augmentation
 from continua.errors import ConfigError
@@ -17,13 +17,12 @@ from continua.models import Network
 from continua.options import option
 from continua.report import Axis, Column, Figure, Maps, Page, Part, PlusMinus, Series, Table
 from continua.runs import Batches, Images
-from continua.showing import Shown
 
 BATCH = 64  # images under way together: many enough for the convolutions, few enough for the processor's cache
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Steps(Shown):
+class Steps(Plotted):
     """What each image cost: arrays (images, blocks with time) of accepted and rejected steps and of evaluations of f.
 
     `margins`: logit of the predicted class minus the next. `field_calls`: how often f was called, for many images at a time. `most` and
@@ -117,7 +116,7 @@ def per_image(model: Network, **solver: Any) -> Network:
         raise ConfigError(f"{model.name or 'this network'} has no ODE block, so no solver that takes steps")
     net = model.with_solver(**{"control": solvers[0].control.replace(per="sample"), "gradient": "checkpoint", **solver})
     if any(isinstance(block, ODEBlock) and block.solver.steps is not None for block in net.blocks):
-        raise ConfigError("this network takes a fixed number of steps for every image; choose adaptive ones: steps=None, method='dopri5'")
+        raise ConfigError("this network takes a fixed number of steps for every image; method='dopri5', steps=None let it choose")
     return net.eval()
 
 
@@ -125,19 +124,20 @@ def per_image(model: Network, **solver: Any) -> Network:
 
 
 @dataclass(frozen=True)
-class Options(DataOptions):
-    """Which images, at which tolerance."""
+class Options(SolverOptions):
+    """Which images, by which solver, how many to show."""
 
-    tolerance: float | None = option(None, "rtol and atol (default: the network's own)")
-    method: str | None = option(None, "an adaptive method (default: the network's own)")
     shown: int = option(5, "how many of the most and least demanding images to show")
 
 
 def ask(subject: Subject, options: Options) -> Steps:
     images = subject.images(options, batch_size=options.batch_size or min(BATCH, subject.run.batch_size))
-    solver: dict[str, object] = {} if options.tolerance is None else dict(rtol=options.tolerance, atol=options.tolerance)
-    if options.method is not None:
-        solver |= dict(method=options.method, steps=None)
+    solver = options.solver(subject.model)
+    if not solver and any(isinstance(block, ODEBlock) and block.solver.steps is not None for block in subject.model.blocks):
+        raise ConfigError(
+            "this network takes the same fixed number of steps for every image, so there is nothing to count; "
+            "--tolerance 1e-3 lets it choose its steps"
+        )
     with subject.progress("steps per image", images.count) as advance:
         result = steps(subject.model, images, shown=options.shown, advance=advance, **solver)
     return replace(result, pictures=_pictures(images, [result.most, result.least]))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from continua.analysis.measure import evaluated
-from continua.analysis.question import DataOptions, Keep, Question, Subject, ask_anew, no_progress, register_question
+from continua.analysis.question import DataOptions, Keep, Plotted, Question, Subject, ask_anew, no_progress, register_question
 from continua.blocks import ODEBlock
 from continua.errors import ConfigError
 from continua.models import Network
@@ -42,7 +42,7 @@ class ToleranceSetting(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class Tolerance(Shown):
+class Tolerance(Plotted):
     """The answer of `tolerance`; `trained` names the network's own solver."""
 
     images: int
@@ -136,7 +136,7 @@ class Options(DataOptions):
     """Which images, which positions of the dial."""
 
     tolerances: tuple[float, ...] = option(TOLERANCES, "rtol = atol, without retraining")
-    method: str | None = option(None, "the adaptive method (default: the network's own, or dopri5)")
+    method: str | None = option(None, "solve adaptively by this method (else the network's own, or dopri5 if it takes fixed steps)")
     fixed: tuple[str, ...] = option(FIXED, "methods with fixed steps, as rk4:2")
 
 

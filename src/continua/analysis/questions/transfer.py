@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from continua.analysis.question import Keep, Question, Subject, ask_anew, no_progress, register_question
+from continua.analysis.question import Keep, Plotted, Question, Subject, ask_anew, no_progress, register_question
 from continua.analysis.questions.features import FeatureOptions, Features, chosen_times, features, images_for
 from continua.analysis.svm import fit_linear_machines
 from continua.errors import ConfigError
@@ -38,7 +38,7 @@ class Point(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class Transfer(Shown):
+class Transfer(Plotted):
     """The answer of `transfer`, one `Point` per time or block; `timed`: whether these are times."""
 
     data: str

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from continua.analysis.question import Question, Subject, register_question
+from continua.analysis.question import Plotted, Question, Subject, register_question
 from continua.analysis.questions.scales import conv_name, interval_of
 from continua.errors import ConfigError
 from continua.filters import RDA, FilterConv2d, Grid
@@ -53,7 +53,7 @@ class Synthetic(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class Weights(Shown):
+class Weights(Plotted):
     """The answer of `weights`: the layers in the order of depth, and the rows of Fig. 3."""
 
     layers: list[LayerPath]

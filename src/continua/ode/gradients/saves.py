@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from continua.float64 import widest
 from continua.ode.dense import Save, Saver, stage_slopes, stage_weights
 from continua.ode.rate import broadcast_time
 from continua.ode.solution import State, Time
@@ -62,7 +63,11 @@ class AskedTimes:
     def add_to_time(self, save: Save, moved: Tensor | None, cotangent: State, stages: list[State]) -> None:
         if self.saver is None or self.of_times is None:
             return
-        rows, theta, of_times = save.rows, torch.as_tensor(save.theta, dtype=torch.float64, device=self.of_times.device), self.of_times
+        rows, theta, of_times = (
+            save.rows,
+            torch.as_tensor(save.theta, dtype=widest(self.of_times.device), device=self.of_times.device),
+            self.of_times,
+        )
         slopes = stage_slopes(self.saver.tableau, theta)
         for part, c in enumerate(cotangent):
             seed = c if rows is None else c[rows]
@@ -92,7 +97,7 @@ class StepSaves:
         if asked.of_times is not None:
             self.timed.append((save, cotangent))
         if isinstance(save.theta, Tensor):
-            theta = torch.zeros(len(g[0]), dtype=torch.float64, device=g[0].device)
+            theta = torch.zeros(len(g[0]), dtype=widest(g[0].device), device=g[0].device)
             theta = save.theta if save.rows is None else theta.index_copy(0, save.rows, save.theta)
             ending = theta >= 1.0
             at_end = tuple(c * broadcast_time(ending, c) for c in cotangent)
