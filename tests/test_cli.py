@@ -205,7 +205,8 @@ def test_options_of_options_pass_the_quick_check(options: list[str]) -> None:
 
 def test_american_spellings_are_understood() -> None:
     ours, theirs = (
-        commands.parse(["train", "--recipe", "demo", f"--{word}.lr", "0.5", f"--{word}.momentum=0.8"]) for word in ("optimiser", "optimizer")
+        commands.parse(["train", "--recipe", "demo", f"--{word}.lr", "0.5", f"--{word}.momentum=0.8"])
+        for word in ("optimiser", "optimizer")
     )
     assert theirs[1] == ours[1]
     assert commands.parse(["analyze", "steps", "run"])[1] == commands.parse(["analyse", "steps", "run"])[1]

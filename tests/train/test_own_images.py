@@ -102,4 +102,5 @@ def test_a_folder_of_classes_alone_trains_with_a_share_held_out(folder: Path, tm
 def test_a_head_for_other_classes_is_refused_and_leaves_the_folder_free(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"image_folder16 has 3 classes, and model_options.num_classes is 10"):
         train(recipe(model_options={"num_classes": 10}), tmp_path / "run", options(folder))
+    assert not (tmp_path / "run").exists(), "not even a lock is left"
     assert train(recipe(), tmp_path / "run", options(folder)).result is not None

@@ -82,15 +82,15 @@ class Training:
         """Train to the end and report. Raises Interrupted or TrainingStopped once all there is to save is saved."""
         batches, shown = len(self.parts.train), self.options.progress if self.fabric.is_global_zero else "off"
         with self.stop.listening(), Progress(shown, self.recipe.epochs, batches, self.epoch * batches + self.batch) as progress:
-            result = None
+            result: Json | None = None
             try:
                 while self.epoch < self.recipe.epochs:
                     speed = self._train_epoch(progress)
                     progress.epoch(self._end_epoch(speed))
                 result = self._finish()
+                return result
             finally:
                 self.journal.close(result)
-        return result
 
     # --- an epoch -----------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ training goes on, and metrics.jsonl holds everything.
 """
 
 import os
+import secrets
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -64,7 +65,7 @@ class WeightsAndBiases:
         self._wandb, self._run = _package("wandb", "wandb"), None
 
     def start(self, run: Run, epoch: int) -> None:
-        name = known_name(run, "wandb", self._wandb.util.generate_id)
+        name = known_name(run, "wandb", lambda: secrets.token_hex(4))
         project = os.environ.get("WANDB_PROJECT", PROJECT)
         config = plain_recipe(run.recipe)
         refuse_links(run.folder, run.folder / "wandb")

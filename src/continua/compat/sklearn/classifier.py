@@ -109,7 +109,8 @@ class ContinuaClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Any) -> np.ndarray:
         """The share that the network gives to each class, (n, classes); each row sums to 1."""
         check_is_fitted(self)
-        images = self._images(validate_data(self, X, dtype="numeric", allow_nd=True, reset=False))
+        checked: Any = validate_data(self, X, dtype="numeric", allow_nd=True, reset=False)
+        images = self._images(checked)
         with torch.no_grad():
             logits = [self.network_(part.to(self.device)).double().cpu() for part in self._scaled(images).split(AT_ONCE)]
         return torch.cat(logits).softmax(1).numpy()
