@@ -140,7 +140,7 @@ def test_the_page_states_mean_and_spread_and_shows_the_extremes():
     assert f"{result.nfe.sum() / 56:.0f} times less often" in page.parts[0]
     assert page.parts[-1].rows == ("most: 9 4", "fewest: 3 4")
     assert result.plot().axes[0].get_xlabel() == result.plot("histogram").axes[0].get_xlabel() != ""
-    with pytest.raises(ConfigError, match="unknown figure .margins.; did you mean margin"):
+    with pytest.raises(ConfigError, match=r"unknown figure .margins.; did you mean margin"):
         result.plot("margins")
     same = replace(result, accepted=np.full((4, 1), 3))
     assert "same number of steps" in present(same).parts[1]
