@@ -112,8 +112,10 @@ def push_to_hub(
     Raises:
         ConfigError: The network cannot be saved, the package is missing, or the hub refuses.
 
-    Example:
-        net.push_to_hub("ann/digits", private=True, model_card_kwargs={"license": "apache-2.0", "datasets": ["digits"]})
+    Examples:
+        >>> import continua as ct
+        >>> net = ct.create_model("odenet", num_classes=10)
+        >>> net.push_to_hub("ann/digits", private=True, model_card_kwargs={"license": "apache-2.0"})  # doctest: +SKIP
     """
     hub = _package("to push to the Hugging Face hub")
     if config is not None:
@@ -141,7 +143,22 @@ def push_to_hub(
 
 
 def hub_card(net: "Network", repo_id: str, **given: Any) -> str:
-    """The model card: what is known of the network itself, how to load it, and what its owner says. Nothing is made up."""
+    """The model card: what is known of the network itself, how to load it, and what its owner says. Nothing is made up.
+
+    Args:
+        net: The network.
+        repo_id: Its name on the hub.
+        given: `license`, `datasets`, `language`, `base_model`, `tags`, and `text` for the end of the card.
+
+    Returns:
+        The card as Markdown, with the hub's front matter.
+
+    Examples:
+        >>> import continua as ct
+        >>> from continua.models import hub_card
+        >>> "license: mit" in hub_card(ct.create_model("resnet4"), "ann/small", license="mit")
+        True
+    """
     from continua.models.registry import model_entry
 
     if wrong := [key for key in given if key not in CARD_KEYS]:

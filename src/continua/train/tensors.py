@@ -41,8 +41,13 @@ def fit_tensors(
         ConfigError: The recipe needs what is not here: a hold-out for its schedule, or augmentation of images that are not uint8.
         ContinuaError: The loss is no longer a number.
 
-    Example:
-        losses = fit_tensors(create_model("odenet", num_classes=2), images, labels, load_recipe("demo", {"epochs": 5}))
+    Examples:
+        >>> import torch
+        >>> import continua as ct
+        >>> from continua.train import fit_tensors, load_recipe
+        >>> net = ct.create_model("resnet4", num_classes=2)
+        >>> len(fit_tensors(net, torch.rand(4, 3, 8, 8), torch.tensor([0, 1, 0, 1]), load_recipe("demo", {"epochs": 2})))
+        2
     """
     still = recipe.augmentation.evaluation()
     if recipe.schedule.kind == "plateau":
