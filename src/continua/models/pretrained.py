@@ -95,7 +95,9 @@ def from_pretrained(
         ConfigError: There is no such network, a file is damaged or too large, or an option does not exist.
 
     Examples:
-        net = from_pretrained("runs/x/best", num_classes=4)
+        >>> import continua as ct
+        >>> net = ct.from_pretrained("runs/x/best", num_classes=4)  # doctest: +SKIP
+        >>> net = ct.from_pretrained("ann/digits")  # of the hub  # doctest: +SKIP
     """
     repo = hub_name(folder)
     hub: Json = dict(token=token, cache_dir=cache_dir, force_download=force_download, local_files_only=local_files_only)
