@@ -11,7 +11,7 @@ from continua.data import Advance, progress_bar
 from continua.errors import ConfigError, refuse_second, unknown_name
 from continua.models import Network
 from continua.options import option
-from continua.report import Figure, Maps, Page, drawn
+from continua.report import Figure, Maps, Page, matplotlib_figure
 from continua.runs import Images, RunView
 from continua.showing import Shown
 
@@ -112,7 +112,7 @@ def plotted(page: Page, name: str | None = None) -> "Canvas":
         raise ConfigError(f"{page.title}: there is no figure, only text and tables; `print` shows them")
     if name is not None and name not in figures:
         raise unknown_name("figure", name, figures)
-    return drawn(figures[name] if name is not None else next(iter(figures.values())))
+    return matplotlib_figure(figures[name] if name is not None else next(iter(figures.values())))
 
 
 def register_question(question: Question) -> Question:

@@ -1,7 +1,7 @@
 """Numbers in, pictures and tables out. Nothing here knows where the numbers come from."""
 
 from continua.files import write_text, written_whole
-from continua.report.draw import PALETTE, colour, contact_sheet, draw_figure, drawn
+from continua.report.draw import PALETTE, colour, contact_sheet, draw_figure, matplotlib_figure
 from continua.report.html import notebook_html, plotly_figure, write_html
 from continua.report.page import Axis, Cell, Column, Figure, Link, Look, Maps, Page, Part, PlusMinus, Series, Table, cell_text, overlaid
 from continua.report.plain import from_plain, to_plain
@@ -35,10 +35,10 @@ __all__ = [
     "contact_sheet",
     "draw_figure",
     "draw_page",
-    "drawn",
     "entry_environment",
     "from_plain",
     "markdown",
+    "matplotlib_figure",
     "notebook_html",
     "overlaid",
     "page_from",

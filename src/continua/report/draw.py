@@ -95,13 +95,13 @@ def draw_figure(figure: Figure | Maps, target: Path, *, on_page: bool = False) -
     if kind not in FORMATS:
         raise ConfigError(f"{target.name} cannot be drawn; expected a name that ends with .{', .'.join(FORMATS)}")
     with rc_context(STYLE | (ON_PAGE if on_page else {})), written_whole(target) as temporary:
-        canvas = drawn(figure, on_page=on_page)
+        canvas = matplotlib_figure(figure, on_page=on_page)
         metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
         canvas.savefig(temporary, format=kind, dpi=150, metadata=metadata, bbox_inches="tight")
     return target
 
 
-def drawn(figure: Figure | Maps, *, on_page: bool = False) -> "Canvas":
+def matplotlib_figure(figure: Figure | Maps, *, on_page: bool = False) -> "Canvas":
     """The figure as one of matplotlib's, for notebooks and for one's own changes."""
     from matplotlib import rc_context
 
