@@ -41,8 +41,9 @@ def test_scikit_learns_own_checks(estimator: Any, check: Any) -> None:
 
 def test_digits_are_learnt(digits: tuple[np.ndarray, np.ndarray]) -> None:
     images, labels = digits
-    net = ContinuaClassifier(**TINY | dict(epochs=15)).fit(images[:200], labels[:200])
-    assert net.score(images[200:], labels[200:]) > 0.6
+    wide = TINY["model_options"] | dict(channels=[8, 24], norm_groups=4)
+    net = ContinuaClassifier(model_options=wide, epochs=20, random_state=0).fit(images[:200], labels[:200])
+    assert net.score(images[200:], labels[200:]) > 0.65
     assert net.losses_[-1] < 0.5 * net.losses_[0]
     shares = net.predict_proba(images[200:])
     assert np.allclose(shares.sum(1), 1)
@@ -65,5 +66,5 @@ def test_images_and_their_rows_give_the_same_network_and_names_are_labels(digits
 def test_it_takes_part_in_pipelines_and_searches(digits: tuple[np.ndarray, np.ndarray]) -> None:
     images, labels = digits
     whole = make_pipeline(MinMaxScaler(), ContinuaClassifier(**TINY | dict(epochs=1)))
-    search = GridSearchCV(whole, {"continuaclassifier__model": ["odenet", "resnet_blocks"]}, cv=2)
-    assert set(search.fit(images[:60], labels[:60]).best_params_.values()) <= {"odenet", "resnet_blocks"}
+    search = GridSearchCV(whole, {"continuaclassifier__batch_size": [16, 32]}, cv=2, error_score="raise")
+    assert search.fit(images[:60], labels[:60]).best_params_["continuaclassifier__batch_size"] in (16, 32)

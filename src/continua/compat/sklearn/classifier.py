@@ -16,7 +16,8 @@ from continua.models import create_model, options_in_common
 from continua.runs import load_recipe, merged
 from continua.train import fit_tensors
 
-SMALL: Mapping[str, Any] = dict(channels=[8, 24], stem_padding=1, norm_groups=4, solver=dict(method="rk4", steps=2, gradient="direct"))
+SOLVER: Mapping[str, Any] = dict(method="midpoint", steps=1, gradient="direct")
+SMALL: Mapping[str, Any] = dict(channels=[8, 24], stem_padding=1, norm_groups=4, solver=SOLVER)
 SMALLEST = 8  # pixels of a side: what networks that halve a map twice can read
 AT_ONCE = 256  # images of a prediction
 
@@ -30,8 +31,8 @@ class ContinuaClassifier(ClassifierMixin, BaseEstimator):
 
     Args:
         model: A name that `continua.list_models()` shows.
-        model_options: Its options; None: a small network, channels 8 and 24, rk4 with two steps. `num_classes` and `in_channels` follow
-            the data.
+        model_options: Its options; None: a small network, channels 8 and 24, one midpoint step. `num_classes` and `in_channels`
+            follow the data.
         recipe: Name or YAML file of the recipe whose optimiser and schedule are used; its images, model and augmentation are not.
         recipe_options: Changes to it, as `continua train` takes them: `{"optimiser.lr": 0.01}`.
         epochs: How often every image is seen.
