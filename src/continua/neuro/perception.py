@@ -50,8 +50,8 @@ class Percept(nn.Module):
         if self.block == "head":
             return self.net(images)
         if isinstance(self.block, str):
-            return self.net.stem(images)
-        return self.net.states(images, self.block, None if self.t is None else [self.t])[-1]
+            return self.net.stem(images).contiguous()
+        return self.net.states(images, self.block, None if self.t is None else [self.t])[-1].contiguous()  # plenoptic takes views of it
 
 
 @dataclass(frozen=True, eq=False)
