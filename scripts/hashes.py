@@ -2,13 +2,15 @@
 
     python scripts/hashes.py [FOLDER OF WHEELS ...]
 
-Run it after a change of constraints.txt; it asks the registry and needs nothing installed. The folders are for files that are not there:
+Run it after a change of constraints.txt; it asks the index that pip itself asks. The folders are for files that are not there:
 PyTorch's builds for the CPU come from an index of its own, and each of them is one more hash under the same name. `make hashed` installs
 by this file: one that is none of these is refused.
 """
 
 import hashlib
+import os
 import re
+import subprocess
 import sys
 import urllib.request
 from html.parser import HTMLParser
@@ -17,8 +19,15 @@ from pathlib import Path
 from bill_of_materials import pinned
 
 ROOT = Path(__file__).parents[1]
-INDEX = "simple"
 HEAD = "# Made by scripts/hashes.py from constraints.txt: what `make hashed` installs, and nothing else of the same name.\n"
+
+
+def index_address() -> str:
+    """The package index that pip asks: one that is configured, or pip's own."""
+    from pip._internal.models.index import PyPI
+
+    configured = subprocess.run([sys.executable, "-m", "pip", "config", "get", "global.index-url"], capture_output=True, text=True)
+    return (os.environ.get("PIP_INDEX_URL") or configured.stdout.strip() or PyPI.simple_url).rstrip("/")
 
 
 class Links(HTMLParser):
@@ -45,9 +54,9 @@ def version_of(file: str, name: str) -> str | None:
     return None
 
 
-def sums_of(name: str, version: str, folders: list[Path]) -> list[str]:
+def sums_of(index: str, name: str, version: str, folders: list[Path]) -> list[str]:
     """SHA-256 of every file of a version: in the registry, and in folders of wheels."""
-    with urllib.request.urlopen(f"{INDEX}/{name}/", timeout=60) as response:
+    with urllib.request.urlopen(f"{index}/{name}/", timeout=60) as response:
         page = Links()
         page.feed(response.read().decode())
     files = [path for folder in folders for path in folder.glob("*.whl")]
@@ -58,7 +67,7 @@ def sums_of(name: str, version: str, folders: list[Path]) -> list[str]:
 
 def main() -> int:
     folders = [Path(word) for word in sys.argv[1:]]
-    lines, target = [HEAD], ROOT / "hashes.txt"
+    lines, target, index = [HEAD], ROOT / "hashes.txt", index_address()
     known = dict(
         re.findall(r"^(\S+==\S+) \\\n((?:    --hash=\S+(?: \\)?\n)+)", target.read_text() if target.exists() else "", re.MULTILINE)
     )
@@ -66,7 +75,7 @@ def main() -> int:
         if f"{name}=={version}" in known:  # to ask for all anew, remove the file
             lines.append(f"{name}=={version} \\\n{known[f'{name}=={version}']}")
             continue
-        sums = sums_of(name, version, folders)
+        sums = sums_of(index, name, version, folders)
         if not sums:
             print(f"{name}=={version} is not in the registry", file=sys.stderr)
             return 1
