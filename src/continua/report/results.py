@@ -61,12 +61,18 @@ class Claim:
         return SAID[self.verdict]
 
     @property
+    def effect(self) -> str:
+        """The number that was looked at, and its interval: +4.1 points, 95 % interval +1.0 to +7.2."""
+        words = [] if self.statistic is None else [f"{_without_rounding(self.statistic):+.3g}" + (f" {self.unit}" if self.unit else "")]
+        if self.interval is not None:
+            words.append(f"95 % interval {self.interval[0]:+.3g} to {self.interval[1]:+.3g}")
+        return ", ".join(words)
+
+    @property
     def evidence(self) -> str:
         """The numbers behind the verdict: +4.1 points, 95 % interval +1.0 to +7.2, p = 0.012, 8 seeds."""
         unit = f" {self.unit}" if self.unit else ""
-        words = [] if self.statistic is None else [f"{self.statistic:+.3g}{unit}"]
-        if self.interval is not None:
-            words.append(f"95 % interval {self.interval[0]:+.3g} to {self.interval[1]:+.3g}")
+        words = [self.effect] if self.effect else []
         if self.threshold and words:
             words.append(f"held against {self.threshold:+.3g}{unit}")
         if self.adjusted is not None:
@@ -81,6 +87,11 @@ class Claim:
     def sentence(self) -> str:
         """Hypothesis, verdict and the numbers behind it."""
         return f"{self.hypothesis}: {self.said}" + (f" ({self.evidence})" if self.evidence else "")
+
+
+def _without_rounding(value: float) -> float:
+    """A difference that only rounding makes is none."""
+    return 0.0 if abs(value) < 1e-12 else value
 
 
 @dataclass(frozen=True)
@@ -239,10 +250,12 @@ def _entry_text(entry: Entry, stem: str) -> str:
     )
     lines = [f"## {entry.title}", "", entry.plain or entry.asked, ""]
     lines += [_part_text(front), ""] if front is not None else []
-    lines += [f"- **{claim.said}**: {claim.hypothesis}{f' ({claim.evidence})' if claim.evidence else ''}" for claim in entry.claims]
+    lines += [f"- **{claim.said}**: {claim.hypothesis}{f' ({claim.effect})' if claim.effect else ''}" for claim in entry.claims]
     lines += [""] if entry.claims else []
     lines += [f"*{EARLIER}*", ""] if entry.earlier else []
     lines += ['<details markdown="1"><summary>The numbers, and how they were made</summary>', "", f"*{entry.paper}.* {entry.asked}", ""]
+    lines += [f"- {claim.sentence}" for claim in entry.claims if claim.evidence != claim.effect]
+    lines += [""] if entry.claims else []
     lines += [_part_text(part) for part in named if part is not front]
     for said in entry.notes:
         lines += [said, ""]
