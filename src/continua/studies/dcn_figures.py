@@ -273,8 +273,8 @@ def _reaction_time(runs: Runs) -> Finding:
     curves, rows, claims = [], [], []
     for place, (label, by_seed) in enumerate(results.items()):
         costs, accuracies = (np.stack([getattr(result, name) for result in by_seed.values()]) for name in ("cost", "accuracy"))
-        spread = 100 * accuracies.std(0, ddof=1) if len(by_seed) > 1 else None
-        cost, accuracy, error = (None if row is None else np.roll(row, -1) for row in (costs.mean(0), 100 * accuracies.mean(0), spread))
+        cost, accuracy = np.roll(costs.mean(0), -1), 100 * np.roll(accuracies.mean(0), -1)
+        error = 100 * np.roll(accuracies.std(0, ddof=1), -1) if len(by_seed) > 1 else None
         curves.append(Series(label, cost, accuracy, error, style="both", colour=place))  # T at the end of the line
         savings_of = {seed: result.saving() for seed, result in by_seed.items()}
         thirds = [[100 * getattr(saving, name) for saving in savings_of.values()] for name in ("saved", "saved_last", "lost")]
