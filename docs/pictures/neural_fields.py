@@ -81,7 +81,7 @@ def draw(ink: str, faint: str) -> Figure:
         axes[2].plot(torch.arange(len(values)) - 60, values, color=colour, lw=1.4, label=name)
     axes[2].axhline(0.3, color=faint, lw=0.8, ls=":")
     axes[2].legend(frameon=False, fontsize=8, labelcolor=ink, loc="lower left")
-    axes[2].set_ylim(-1.8, 1.4)
+    axes[2].set_ylim(-1.8, 1.9)
     title(axes[2], "a bump that stays", ink, "pixels", "potential after 400 ms")
     axes[3].imshow(waves, cmap="Greys", aspect="auto", extent=(-150, 150, 120, 0))
     axes[3].grid(visible=False)
