@@ -90,6 +90,10 @@ class Stats(Shown):
     t_end: Tensor | None = None
     stopped: Tensor | None = None
 
+    def shown(self) -> dict[str, object]:
+        """What a prompt shows: what there is; a log or a stop that was not asked for is left out."""
+        return {name: value for name, value in super().shown().items() if value is not None}
+
     def add_backward(self, calls: int, rows: Tensor | None = None) -> None:
         """Evaluations of the backward pass: of all samples, or of those in `rows`."""
         if rows is not None and isinstance(self.nfe_backward, Tensor):
