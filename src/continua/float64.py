@@ -22,6 +22,11 @@ def widest(device: "torch.device | str") -> torch.dtype:
     return torch.float64 if has_float64(device) else torch.float32
 
 
+def on_host(value: "float | torch.Tensor") -> torch.Tensor:
+    """A number or a tensor in float64 on the CPU."""
+    return value.cpu().double() if isinstance(value, torch.Tensor) else torch.tensor(value, dtype=torch.float64)
+
+
 def double(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor in float64, or in float32 where its device has no float64."""
     return tensor.to(widest(tensor.device))

@@ -68,7 +68,7 @@ def test_another_number_of_epochs_stretches_the_schedule_unless_it_is_given_too(
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"optimizer": {"lr": 1}}, "unknown key 'optimizer'; did you mean optimiser?"),
+        ({"optimisr": {"lr": 1}}, "unknown key 'optimisr'; did you mean optimiser?"),
         ({"optimiser": {"momentun": 0.5}}, "unknown key 'optimiser.momentun'; did you mean optimiser.momentum?"),
         ({"lr": 0.1}, "did you mean optimiser.lr?"),
         ({"optimiser": {"class_path": "os.system"}}, "unknown key 'optimiser.class_path'"),

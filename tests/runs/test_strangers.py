@@ -210,7 +210,7 @@ def test_lists_of_studies_and_sweeps_are_shown_beside_bad_folders(
     shutil.copytree(finished.folder, runs / "torn")
     (runs / "torn" / "result.json").write_bytes(b'{"identity": ')
     (tmp_path / "sweep.yaml").write_text("recipes: [demo]\nseeds: 2\n")
-    for words in (["sweep", str(tmp_path / "sweep.yaml"), "--status"], ["reproduce", "--list"]):
+    for words in (["sweep", str(tmp_path / "sweep.yaml"), "--status"], ["reproduce", "dcn/fig4a", "--list"]):
         assert main([*words, "--runs", str(runs)]) == 0
         said = capsys.readouterr()
         assert said.out

@@ -64,7 +64,7 @@ def test_without_out_the_folder_is_named_after_the_run(tmp_path: Path, monkeypat
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--recipe", "demo", "--optimizer.lr", "3"], "unknown option '--optimizer.lr'; did you mean --optimiser.lr?"),
+        (["--recipe", "demo", "--optimisr.lr", "3"], "unknown option '--optimisr.lr'; did you mean --optimiser.lr?"),
         (["--recipe", "demo", "--epoch", "3"], "did you mean --epochs?"),
         (["--recipe", "demo", "--lr", "3"], "did you mean --optimiser.lr?"),
         (["--recipe", "demo", "--epochs", "many"], "epochs"),

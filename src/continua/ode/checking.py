@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from continua.errors import ConfigError
-from continua.float64 import widest
+from continua.float64 import on_host, widest
 from continua.ode.rate import are_tensors
 from continua.ode.solution import State, Time
 
@@ -65,7 +65,7 @@ def check_times(save_at: "Sequence[float] | Tensor | None", t0: Time, t1: Time, 
         raise ConfigError(f"save_at has shape {tuple(times.shape)}; expected (time,) or (time, {batch}), with at least one time")
     if times.ndim == 2 and not isinstance(t1, Tensor):
         raise ConfigError("save_at is given per sample, (time, batch), but t0 and t1 are not; give t1 as a (batch,) tensor too")
-    start, end = ((t.cpu() if isinstance(t, Tensor) else torch.as_tensor(t, dtype=torch.float64)).double() for t in (t0, t1))
+    start, end = (on_host(t) for t in (t0, t1))
     wide = times.cpu() if times.ndim == 2 else times.cpu()[:, None]
     if isinstance(save_at, Tensor) and save_at.is_floating_point():
         for limit in (start, end):  # torch.linspace(0, 0.1, 5) ends a rounding error of float32 past 0.1: it means 0.1

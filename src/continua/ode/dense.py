@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from continua.errors import ConfigError
-from continua.float64 import widest
+from continua.float64 import on_host, widest
 from continua.ode.control import StepControl
 from continua.ode.moving import moves
 from continua.ode.rate import broadcast_time, time_dtype
@@ -172,7 +172,7 @@ class DenseOutput:
         self.steps.append(step)
 
     def __call__(self, time: float) -> State:
-        ends = torch.stack([torch.as_tensor(t).cpu().double().expand(len(self.y0[0])) for t in (self.t0, self.t1)])
+        ends = torch.stack([on_host(t).expand(len(self.y0[0])) for t in (self.t0, self.t1)])
         if bool((time < ends.amin(0)).any() or (time > ends.amax(0)).any()):
             raise ConfigError(f"t = {time:.6g} lies outside the solved interval [{float(ends[0, 0]):.6g}, {float(ends[1, 0]):.6g}]")
         if self.steps and not isinstance(self.steps[0].t, Tensor) and not self.relative:

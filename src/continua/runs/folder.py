@@ -194,7 +194,7 @@ class Run:
 
     def remove_if_empty(self) -> None:
         """Remove the folder if nothing but the lock is in it: of a training that never began."""
-        if os.listdir(self.folder) == [".lock"]:
+        if self.folder.is_dir() and os.listdir(self.folder) == [".lock"]:
             (self.folder / ".lock").unlink()
             self.folder.rmdir()
 

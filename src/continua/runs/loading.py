@@ -69,9 +69,9 @@ def load_recipe(name: "str | Path", changes: Mapping[str, Any] | None = None) ->
         >>> load_recipe("demo", {"epochs": 2, "optimiser": {"lr": 0.001}}).epochs
         2
     """
-    base = {british(key): value for key, value in _without_format(read_yaml(name), FORMAT, name)[0].items()}
+    base = {british(str(key)): value for key, value in _without_format(read_yaml(name), FORMAT, name)[0].items()}
     check_keys(base, str(name))
-    changes = {british(key): value for key, value in (changes or {}).items()}
+    changes = {british(str(key)): value for key, value in (changes or {}).items()}
     check_keys(changes, "options")
     if "epochs" in changes and "length_by_per_class" not in changes:
         base = {**base, "length_by_per_class": {}}
