@@ -29,6 +29,7 @@ class Pretend:
     ratio: Callable[[Tensor, Tensor], Tensor]
     order: int = 5
     evaluations: int = 1
+    starts_with_rate: bool = True
     tried: list[tuple[list[float], list[float]]] = field(default_factory=list)
 
     def step(self, rate, t, t_next, y, first) -> Attempt:

@@ -83,7 +83,7 @@ def test_a_recipe_beside_the_sweep_file_is_found(tmp_path: Path, monkeypatch: py
         ("models: dcn_ode", "there are no recipes"),
         ("recipes: dmo", "did you mean demo?"),
         ("recipes: demo\nmodels: dcn_oed", "did you mean dcn_ode"),
-        ("recipes: demo\nset: {optimizer.lr: 1}", "did you mean optimiser"),
+        ("recipes: demo\nset: {optimisr.lr: 1}", "did you mean optimiser"),
         ("recipes: demo\ngrid: [1]", "expected a mapping"),
         ("recipes: demo\nseeds: []", "empty list"),
         ("recipes: demo\nmodels: [{model_options: {}}]", "it needs a `model`"),
