@@ -46,7 +46,8 @@ def fit_tensors(
         >>> import continua as ct
         >>> from continua.train import fit_tensors, load_recipe
         >>> net = ct.create_model("resnet4", num_classes=2)
-        >>> len(fit_tensors(net, torch.rand(4, 3, 8, 8), torch.tensor([0, 1, 0, 1]), load_recipe("demo", {"epochs": 2})))
+        >>> images = torch.randint(256, (4, 3, 8, 8), dtype=torch.uint8)
+        >>> len(fit_tensors(net, images, torch.tensor([0, 1, 0, 1]), load_recipe("demo", {"epochs": 2})))
         2
     """
     still = recipe.augmentation.evaluation()
