@@ -92,7 +92,7 @@ TABLE1: Mapping[str, PlusMinus] = {
 
 def accuracies(runs: Runs, printed: Mapping[str, PlusMinus], name: str, title: str) -> Table:
     """Test accuracy of every row beside the printed one, with parameters."""
-    counted: dict[str, Cell] = {label: int((row[0].run.result or {})["parameters"]) for label, row in runs.by_label.items()}
+    counted: dict[str, Cell] = {label: int(row[0].outcome["parameters"]) for label, row in runs.by_label.items()}
     extra = {"parameters": counted}
     return comparison(name, title, runs.values("test_accuracy", 100), printed, label="accuracy", unit="%", digits=2, extra=extra)
 

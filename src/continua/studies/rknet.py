@@ -84,7 +84,7 @@ def _rows1(scale: str) -> list[Row]:
 
 def _table1(runs: Runs) -> Finding:
     errors, accuracy = runs.errors(), runs.by_seed("test_accuracy", 100)
-    trained = {label: int((row[0].run.result or {})["parameters"]) / 1e6 for label, row in runs.by_label.items()}
+    trained = {label: int(row[0].outcome["parameters"]) / 1e6 for label, row in runs.by_label.items()}
     rows = []
     for name, (flops, parameters, error) in TABLE1.items():
         ours = over_seeds(errors.get(name, []))

@@ -31,6 +31,14 @@ class Wanted:
         return self.run.result is not None
 
     @property
+    def outcome(self) -> Mapping[str, Any]:
+        """What came out of a finished run; an error where its file cannot be read any more."""
+        result = self.run.result
+        if result is None:
+            raise ContinuaError(f"{self.name}: {self.run.result_file} was there and cannot be read now; run the study again")
+        return result
+
+    @property
     def name(self) -> str:
         return f"{self.row.label}, seed {self.recipe.seed}"
 
@@ -113,8 +121,7 @@ class Runs:
     def by_seed(self, number: str, times: float = 1.0) -> dict[str, dict[int, float]]:
         """A number of result.json for each row and seed, for claims, which are paired by seed: `runs.by_seed("test_accuracy", 100)`."""
         return {
-            label: {wanted.recipe.seed: times * float((wanted.run.result or {})[number]) for wanted in row}
-            for label, row in self.by_label.items()
+            label: {wanted.recipe.seed: times * float(wanted.outcome[number]) for wanted in row} for label, row in self.by_label.items()
         }
 
     def values(self, number: str, times: float = 1.0) -> dict[str, list[float]]:

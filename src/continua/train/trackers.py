@@ -135,6 +135,7 @@ TRACKERS: Mapping[str, Callable[[], Tracker]] = {
     "mlflow": MLflow,
     "trackio": Trackio,
 }
+"""Experiment trackers by the names that `track` takes."""
 
 
 def trackers_of(asked: "str | Sequence[str | Tracker]") -> list[Tracker]:
