@@ -24,7 +24,6 @@ TINY: dict[str, Any] = dict(
 EXPECTED = {
     "check_methods_subset_invariance": "float32: alone or in a batch, an image differs by rounding (about 1e-6; the check asks for 1e-7)",
     "check_sample_weight_equivalence_on_dense_data": "an image that counts twice is in one batch, two equal images may be in two",
-    "check_methods_subset_invariance": "float32 rounds with the size of a batch: shares differ by about 1e-6, and 1e-7 is asked",
 }
 
 
