@@ -68,6 +68,7 @@ def test_the_time_slider_moves_the_maps_and_plays(opened: Opened) -> None:
     assert now.text_content() == "t = 2.00"
     end = page.evaluate(FIRST_MAP)
     rail = page.locator(".slider-rail-touch-rect").first
+    rail.scroll_into_view_if_needed()
     box = rail.bounding_box()
     page.mouse.click(box["x"] + 0.05 * box["width"], box["y"] + box["height"] / 2)
     page.wait_for_function("() => document.querySelector('.slider-label').textContent.match(/t = 0/)")
