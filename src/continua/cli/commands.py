@@ -24,7 +24,7 @@ from continua.machine import claim_process, keep_freed_memory, memory_asked
 from continua.options import british, typed_value
 
 Words = list[str]
-# Each is a file of this room with a `COMMAND`; the words are those of `continua --help`.
+# Each is a file of this package with a `COMMAND`; the words are those of `continua --help`.
 COMMANDS = {
     "demo": "train and compare three networks on the bundled digits",
     "train": "train a network by a recipe, or resume a run",
@@ -284,7 +284,9 @@ def _in_our_spelling(word: str) -> str:
 def check_options(name: str, rest: Words) -> None:
     """Refuse an option that the command lacks before its file, and PyTorch with it, is imported. tests/test_cli.py checks what is kept."""
     kept: dict[str, dict[str, bool]] = json.loads(OPTIONS_FILE.read_text("utf-8"))
-    if name not in kept:  # its options depend on the words that follow
+    if name not in kept:  # its options depend on the word that follows: `analyse steps`
+        name = f"{name} {next((word for word in rest if not word.startswith('-')), '')}"
+    if name not in kept:
         return
     options = [word.partition("=")[0] for word in rest]
     free = {option: True for option in options if option.partition(".")[0] in kept[name]}  # `--model_options.channels`
