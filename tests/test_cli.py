@@ -141,7 +141,7 @@ def test_a_fetch_without_a_network_fails_in_one_line_and_leaves_nothing(
         (["data", "list", "--no-such-option"], "unknown option '--no-such-option'; continua data list --help shows all"),
         (["data", "fetch", "mnist", "--timeout", "soon"], "timeout is 'soon'; expected a number"),
         (["data", "fetch", "mnist", "--timeout"], "--timeout needs a value"),
-        (["data", "list", "cifar10"], "cifar10 is not known here; continua data list --help shows what is"),
+        (["data", "list", "cifar10"], "unexpected word 'cifar10'; continua data list --help shows what it takes"),
         (["--versoin"], "unknown option '--versoin'; did you mean --version?"),
     ],
 )

@@ -75,9 +75,13 @@ class ODEBlock(nn.Module):
             return self._drop(self._solve_with_energies(h, self.t1 if t1 is None else t1), dim=1)
         return self._drop(self.solve(h, t1).y1, dim=1)
 
-    def trajectory(self, h: Tensor, times: "Sequence[float] | Tensor", t1: "float | Tensor | None" = None) -> Tensor:
+    def trajectory(self, h: Tensor, times: "float | Sequence[float] | Tensor", t1: "float | Tensor | None" = None) -> Tensor:
         """h at the given times, (time, batch, channels, height, width)."""
-        return self._drop(self.solve(h, t1, save_at=times).ys, dim=2)
+        try:
+            solution = self.solve(h, t1, save_at=[times] if isinstance(times, int | float) else times)
+        except ConfigError as error:  # of an argument that is called otherwise here
+            raise ConfigError(str(error).replace("save_at", "times")) from None
+        return self._drop(solution.ys, dim=2)
 
     def solve(self, h: Tensor, t1: "float | Tensor | None" = None, **options: Any) -> Solution:
         """The whole solution, for those who want the interpolant or the status; the state includes augmented channels."""

@@ -163,7 +163,8 @@ class Parser(ArgumentParser):
         if len(words) < len(needed):
             raise ConfigError(f"{name}: {needed[len(words)]} is required; {name} --help says what it is")
         if len(words) > len(self.words) and not any(number == "*" for _, number in self.words):
-            raise ConfigError(f"{words[len(self.words)]} is not known here; {name} --help shows what is")
+            extra = words[len(self.words)]
+            raise ConfigError(f"unexpected word {extra!r}; {name} --help shows what it takes (a path with spaces needs quotes)")
 
     def _check_option(self, word: str, name: str) -> bool:
         """Whether it takes a value."""

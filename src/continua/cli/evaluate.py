@@ -32,6 +32,8 @@ def evaluate_command(options: Namespace) -> None:
     with written_whole(target) as temporary:
         temporary.write_text(json.dumps(numbers, indent=2, ensure_ascii=False) + "\n", "utf-8")
     plain = {name: value for name, value in numbers.items() if value is not None and not isinstance(value, list | dict)}
+    if len(numbers.get("per_class", ())) <= 5:  # top 5 of at most five says nothing
+        plain.pop("top5", None)
     rows = [(name.replace("_", " "), f"{value:.2%}" if name in FRACTIONS else _cell(value)) for name, value in plain.items()]
     rows += [("NFE per block", " ".join(f"{value:.1f}" for value in numbers["nfe"]) or "no solver")]
     show_table(str(options.run), ("", ""), rows, text=(0, 1))

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from continua.blocks import ODEBlock
 from continua.data import Batch, Loader
-from continua.errors import ConfigError, SolverError
+from continua.errors import ConfigError, SolverError, typed
 from continua.files import Json
 from continua.float64 import double
 from continua.models import Network, Reconstructor, buildable, create_model, from_pretrained
@@ -291,7 +291,7 @@ def evaluate_run(
     """
     view = RunView(folder, device=device, data_dir=data_dir)
     if view.result is None:
-        raise ConfigError(f"{folder} is not finished; `continua train --resume {folder}` goes on with it")
+        raise ConfigError(f"{folder} is not finished; `continua train --resume {typed(folder)}` goes on with it")
     task, network = task_of(view.recipe), view.load_network()
     set_tolerance(network, tolerance)
     images = view.images(data=data, split=split, batch_size=batch_size, own=False)
