@@ -8,7 +8,9 @@ import pytest
 import torch
 
 import continua as ct
+from continua.blocks import ODEBlock
 from continua.errors import typed
+from continua.filters import FilterConv2d, NJet
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +30,11 @@ IMAGES = torch.rand(2, 1, 16, 16)
         (lambda net: net.states(IMAGES, times=[0, 5]), "times asks for t = 5, outside the interval"),
         (lambda net: ct.create_model("dcn_ode", pretrained=True, in_channels=1), "these weights of dcn_ode are for in_channels=3"),
         (lambda net: ct.create_model("dcn_ode", pretrained=True, channels=(4, 8)), "for channels=[16, 32, 64]; num_classes and solver"),
+        (lambda net: ODEBlock(torch.nn.Conv2d(8, 8, 3, padding=1)), "a field is called as f(t, h), and Conv2d does not take that"),
+        (lambda net: ODEBlock(torch.nn.Conv2d), "a module or a function that is called as f(t, h)"),
+        (lambda net: ODEBlock(lambda h: -h), "a field is called as f(t, h)"),
+        (lambda net: ODEBlock(lambda t, h: -h, t1="a"), "t1='a'; expected a number"),
+        (lambda net: FilterConv2d(NJet), "takes a filter, such as NJet(3, 8)"),
         (lambda net: ct.from_pretrained("nope"), "nope does not exist; expected a folder"),
         (lambda net: ct.from_pretrained(__file__), "is a file; expected a folder"),
     ],

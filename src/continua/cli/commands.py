@@ -161,7 +161,7 @@ class Parser(ArgumentParser):
             return
         needed = [metavar for metavar, number in self.words if number is None]
         if len(words) < len(needed):
-            raise ConfigError(f"{name}: {needed[len(words)]} is required; {name} --help says what it is")
+            raise ConfigError(f"{needed[len(words)]} is missing; {name} --help says what it is")
         if len(words) > len(self.words) and not any(number == "*" for _, number in self.words):
             extra = words[len(self.words)]
             raise ConfigError(f"unexpected word {extra!r}; {name} --help shows what it takes (a path with spaces needs quotes)")
@@ -254,6 +254,8 @@ def parse(words: Words) -> tuple[Command, Namespace]:
     # The options of `continua` itself stand before the command.
     start = next((place for place, word in enumerate(words) if not word.startswith("-")), len(words))
     flags, words = words[:start], [british(word) if place == 0 else word for place, word in enumerate(words[start:])]
+    if words == ["help"]:
+        flags, words = [*flags, "--help"], []
     if not words or words[0] not in COMMANDS:  # --version and --help end the program here
         program = _program({})
         program.check([*flags, *words])

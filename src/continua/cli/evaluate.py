@@ -14,7 +14,7 @@ def add_evaluate_arguments(parser: Parser, words: Words) -> None:
     parser.add_argument("run", metavar="RUN", type=Path, help="folder of a finished run")
     parser.option("data", str | None, None, "another data set (else the run's own)")
     parser.option("split", str | None, None, "which of its splits (else test, or val)")
-    parser.option("tolerance", float | None, None, "rtol and atol of every adaptive solve")
+    parser.option("tolerance", float | None, None, "solve adaptively at rtol = atol = this (else as the network was trained)")
     parser.option("batch_size", int | None, None, "images per batch (else the recipe's)")
     parser.common("data_dir", "device")
     parser.option("out", Path | None, None, "JSON file for the numbers (else in the run's folder)")

@@ -93,7 +93,8 @@ def _order(subjects: Subjects) -> str:
     told = "so the order of the networks is more than chance" if apart > 2 * wide else "so their order says little"
     return (
         f"Over {len(best)} seeds: {ranges}. From the best mean ({ranked[0]}) to the lowest ({ranked[-1]}) it is {apart:.1f} points, and "
-        f"the widest standard deviation over seeds is {wide:.1f} points, {told}. This is a demonstration on an easy data set, not a benchmark."
+        f"the widest standard deviation over seeds is {wide:.1f} points, {told}. "
+        "This is a demonstration on an easy data set, not a benchmark."
     )
 
 
@@ -111,7 +112,9 @@ def _set_up(subjects: Subjects, agreements: Mapping[str, Agreement]) -> Page:
     )
     parts: list[str | Table | Figure] = [text, *_search(subjects)]
     if solved:
-        parts.append(f"A network can come to depend on the errors of its solver. If a far more accurate solve gives the same classes, it does not: {solved}.")
+        parts.append(
+            f"A network can come to depend on its solver's errors. It does not if a far more accurate solve gives the same: {solved}."
+        )
     return Page("How they were trained", [*parts, *_seeds(subjects)])
 
 

@@ -119,7 +119,9 @@ def from_pretrained(
         if not changed:
             raise
         were = ", ".join(f"{key}={value!r}" for key, value in sorted(changed.items()))
-        raise ConfigError(f"these weights of {name} are for {were}; num_classes and solver can be changed, not the shape of weights") from error
+        raise ConfigError(
+            f"these weights of {name} are for {were}; num_classes and solver can be changed, not the shape of weights"
+        ) from error
     net.load_state_dict(tensors, strict=False)  # compared above
     return net.eval()
 

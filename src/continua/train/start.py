@@ -56,7 +56,8 @@ def train(
     Returns:
         The finished run. `run.result` is a mapping with the keys `identity` (of the recipe), `model`, `data`, `parameters` (trained ones),
         `selection` (how the weights were chosen), `epoch` (whose weights they are), `test_images`, `test_accuracy` and `test_loss`,
-        `split` (which images these were, where not the test split) and `seconds`. The weights are in the folder's best/, for `continua.from_pretrained`.
+        `split` (which images these were, where not the test split) and `seconds`. The weights are in the folder's best/, for
+        `continua.from_pretrained`.
 
     Raises:
         ConfigError: the recipe does not fit the model or the data, or the folder holds another run.
