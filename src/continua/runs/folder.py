@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from continua.errors import ConfigError, ContinuaError, ContinuaWarning
+from continua.errors import ConfigError, ContinuaError, ContinuaWarning, typed
 from continua.files import ForeignFile, Json, append_below, make_folder, open_below, read_below, truncate_below, write_synced
 from continua.reading import UnreadableFile, read_json_object
 from continua.runs.loading import stored_recipe, write_yaml
@@ -91,7 +91,7 @@ class Run:
     def create(self, recipe: Recipe) -> None:
         """Begin a run in a folder that holds none."""
         if self.exists:
-            state = "is finished" if self.result is not None else f"can go on: continua train --resume {self.folder}"
+            state = "is finished" if self.result is not None else f"can go on: continua train --resume {typed(self.folder)}"
             raise ConfigError(f"{self.folder} already holds a run, which {state}; choose another --out for a new one")
         self.write(self.config, write_yaml(recipe))
 
