@@ -131,13 +131,16 @@ class Recorder:
 
         self.coverage = coverage.Coverage(data_file=None, include=[f"{CODE}/*"], messages=False)
         self.coverage.start()
-        self.seconds: dict[str, float] = {}
+        self.seconds: dict[str, float] = {}  # of processor time: beside other work a clock on the wall says little
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self.coverage.switch_context(nodeid)
+        self.seconds[nodeid] = -_processor_seconds()
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self.seconds[nodeid] += _processor_seconds()
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0.0) + report.duration
         if report.failed:
             raise SystemExit(f"{report.nodeid} fails already")
 
@@ -146,6 +149,11 @@ class Recorder:
         data = self.coverage.get_data()
         names = [name for name in data.measured_files() if name.startswith(str(CODE))]
         return {str(Path(name).relative_to(CODE)): data.contexts_by_lineno(name) for name in names}
+
+
+def _processor_seconds() -> float:
+    """Of this process and of those it has waited for."""
+    return sum(os.times()[:4])
 
 
 def record(folder: Path) -> None:

@@ -9,6 +9,7 @@ made from one that has everything imported. The seed that is printed repeats the
 
 import argparse
 import gc
+import io
 import json
 import os
 import random
@@ -22,9 +23,9 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before PyTorch: a process with threads cannot be forked
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
@@ -288,6 +289,41 @@ def _report(trial: Trial, known: Known, home: Path, seed: int) -> int:
     return 0
 
 
+def _make_light() -> None:
+    """Leave out what takes longer than the work that is struck, and touches no file of it."""
+    import sklearn.datasets
+    import torch
+
+    from continua.report import draw
+    from continua.runs import folder
+
+    torch.set_num_threads(1)
+    folder._commit = lambda: None  # starts git
+    sklearn.datasets.load_digits = cache(sklearn.datasets.load_digits)  # reads a table of scikit-learn's, number by number
+    draw.matplotlib_figure = partial(DrawnOnce, draw.matplotlib_figure)  # pyright: ignore[reportPrivateImportUsage]
+
+
+class DrawnOnce:
+    """Stands in for a figure of matplotlib's: what has been drawn once is written again as bytes. Drawing takes longer than all the rest."""
+
+    pictures: ClassVar[dict[str, bytes]] = {}
+
+    def __init__(self, draw: Callable[..., Any], figure: Any, *, on_page: bool = False) -> None:
+        self.draw, self.on_page, self.figure = partial(draw, figure, on_page=on_page), on_page, figure
+
+    def savefig(self, target: Path, **options: Any) -> None:
+        from continua.report.plain import to_plain
+
+        key = json.dumps([to_plain(self.figure), self.on_page, options["format"]], default=str)
+        if key not in self.pictures:
+            drawn = io.BytesIO()
+            self.draw().savefig(drawn, **options)
+            self.pictures[key] = drawn.getvalue()
+        with open(target, "wb") as file:
+            for start in range(0, len(self.pictures[key]), 8192):
+                file.write(self.pictures[key][start : start + 8192])
+
+
 def _write(tally: Tally, known: dict[str, Known], options: argparse.Namespace) -> None:
     if options.json is not None:
         options.json.parent.mkdir(parents=True, exist_ok=True)
@@ -309,12 +345,7 @@ def main() -> int:
     seed = random.randrange(10**6) if options.seed is None else options.seed
     print(f"seed {seed}, {options.minutes:g} minutes", flush=True)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    import torch
-
-    from continua.runs import folder
-
-    torch.set_num_threads(1)
-    folder._commit = lambda: None  # git takes longer than the training, and has nothing to do with it
+    _make_light()
     words = [f"--minutes {options.minutes:g}", f"--seed {seed}", f"--only {options.only}"] + ["--sample"] * options.sample
     tally = Tally(f"python scripts/torture.py {' '.join(words)}", seed)
     memory = Path("/dev/shm")  # a process is killed in the same way on any disk, and this one is quick

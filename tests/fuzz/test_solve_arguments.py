@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from fuzzing import VALUES, examples, only_our_errors
+from fuzzing import VALUES, fuzzed, only_our_errors
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
@@ -65,7 +65,7 @@ OPTIONS: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-@examples()
+@fuzzed("arguments of solve")
 @given(
     field=st.sampled_from(sorted(FIELDS)),
     y0=STATES,
