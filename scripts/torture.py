@@ -21,7 +21,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -218,8 +218,8 @@ def _differing(one: dict[str, str], other: dict[str, str]) -> list[str]:
 # --- all of them --------------------------------------------------------------------------------------------------------
 
 
-def trials(known: dict[str, Known], draw: random.Random, sample: bool) -> Iterator[Trial]:
-    """Every point in every way, command by command, then draws without end; `sample`: draws alone."""
+def trials(known: dict[str, Known], draw: random.Random, sample: bool, ways: Sequence[str]) -> Iterator[Trial]:
+    """Every point in every way, command by command, then draws without end of these `ways`; `sample`: draws alone."""
     for name, each in {} if sample else known.items():
         for at in range(1, each.points + 1):
             for way in WAYS:
@@ -227,21 +227,22 @@ def trials(known: dict[str, Known], draw: random.Random, sample: bool) -> Iterat
             for _ in range(MOMENTS):
                 yield Trial(name, ((SILENT, draw.uniform(0, each.seconds)),))
             if at % 4 == 0:
-                yield drawn(known, draw)
+                yield drawn(known, draw, ways)
     while True:
-        yield drawn(known, draw)
+        yield drawn(known, draw, ways)
 
 
-def drawn(known: dict[str, Known], draw: random.Random) -> Trial:
+def drawn(known: dict[str, Known], draw: random.Random, among: Sequence[str]) -> Trial:
     """Up to three strikes on one command, the later ones while it goes on."""
     name = draw.choice(list(known))
-    ways, each = draw.choices((SILENT, *WAYS), k=draw.randint(1, 3)), known[name]
+    ways, each = draw.choices(among, k=draw.randint(1, 3)), known[name]
     return Trial(name, tuple((way, draw.uniform(0, each.seconds) if way == SILENT else draw.randint(1, each.points)) for way in ways))
 
 
 def carry_out(known: dict[str, Known], tally: Tally, options: argparse.Namespace, base: Path) -> None:
     """Trials until the time is over, `options.workers` at once, each in a process of its own."""
-    waiting, end = trials(known, random.Random(tally.seed), options.sample), tally.began + 60 * options.minutes
+    waiting = trials(known, random.Random(tally.seed), options.sample, options.ways.split(","))
+    end = tally.began + 60 * options.minutes
     running: dict[int, tuple[int, Trial]] = {}
     left = Counter({name: each.points * len(WAYS) for name, each in known.items()})
     number = 0
@@ -304,7 +305,7 @@ def _make_light() -> None:
 
 
 class DrawnOnce:
-    """Stands in for a figure of matplotlib's: what has been drawn once is written again as bytes. Drawing takes longer than all the rest."""
+    """Stands in for a figure of matplotlib's: what has been drawn once is written again as bytes. Drawing takes longest."""
 
     pictures: ClassVar[dict[str, bytes]] = {}
 
@@ -338,6 +339,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2, help="trials at a time")
     parser.add_argument("--nice", type=int, default=0, help="added to the niceness once everything is imported")
     parser.add_argument("--sample", action="store_true", help="draw trials at random in place of every point in turn")
+    parser.add_argument("--ways", default=",".join((SILENT, *WAYS)), help="of trials that are drawn, with commas between them")
     parser.add_argument("--json", type=Path, default=None, help="a file to which the counts are added")
     parser.add_argument("--keep", type=Path, default=None, help="a folder in which trials that were lost stay to be looked at")
     options = parser.parse_args()
@@ -347,6 +349,7 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _make_light()
     words = [f"--minutes {options.minutes:g}", f"--seed {seed}", f"--only {options.only}"] + ["--sample"] * options.sample
+    words += [] if options.ways == parser.get_default("ways") else [f"--ways {options.ways}"]
     tally = Tally(f"python scripts/torture.py {' '.join(words)}", seed)
     memory = Path("/dev/shm")  # a process is killed in the same way on any disk, and this one is quick
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as name:
