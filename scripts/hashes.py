@@ -56,7 +56,7 @@ def version_of(file: str, name: str) -> str | None:
 
 
 def sums_of(index: str, name: str, version: str, folders: list[Path]) -> str:
-    """SHA-256 of every file of a version, in the registry and in folders of wheels, as lines of requirements; none where there is no file."""
+    """SHA-256 of every file of a version, in the registry and in folders of wheels, as lines of requirements."""
     with urllib.request.urlopen(f"{index}/{name}/", timeout=60) as response:
         page = Links()
         page.feed(response.read().decode())
