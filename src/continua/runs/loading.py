@@ -401,6 +401,8 @@ def _identity(recipe: Recipe, digest: Callable[[Path], str]) -> str:
         for name in names:
             if fields_of[name] == plain[name]:
                 del fields_of[name]
+    if data["model_options"].get("last_activation") is True:
+        del data["model_options"]["last_activation"]
     if recipe.encoder is not None:
         data["encoder"] = digest(encoder_weights(recipe.encoder))
     return hashlib.sha256(json.dumps(data, sort_keys=True, default=list).encode()).hexdigest()[:16]
