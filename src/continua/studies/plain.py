@@ -23,6 +23,8 @@ PLAIN_WORDS: Mapping[str, str] = {
     "anodev2/table2": "Does it do better when the weights change in finer steps than the picture does?",
     "anodev2/table3": "How many more numbers does a network with changing weights have?",
     "anodev2/table4": "Is it the change of the weights that helps, or only the finer steps?",
+    "anodev2/gradients": "Should a network learn from the slope of what it computes, or of the ideal that this approximates?",
+    "anodev2/steps": "Does it help to take finer steps through a layer whose weights stay as they are?",
     "anodev2/fig1": "How the filters of a trained network change on the way through a layer (AlexNet).",
     "anodev2/fig3": "What spreading, drifting and growing each do to one small filter.",
     "anodev2/fig4": "How the filters of a trained network change on the way through a layer (ResNet-4).",
