@@ -97,7 +97,7 @@ def test_a_spelled_name_builds_what_it_says():
         ("ERKNet-3x0_2x1", "each at least 1"),
         ("IRKNet-3x1-C", "then nothing, -A, -B or -AB"),
         ("ERKNet-", "is not a network's name"),
-        ("RKNet-3x1", "unknown model"),
+        ("RKNet-3x1", "an E or an I before each"),
         ("ERKNet_3x1", "expected ERKNet- or IRKNet-"),
         ("IRKNet 3x1_3x1-AB", "expected ERKNet- or IRKNet-"),
         ("erknet_k36_7x1", "did you mean erknet_k36_7x1"),

@@ -78,9 +78,7 @@ def optimality_gradients(
     return found if regulariser is None else _regularised(found, block, regulariser)
 
 
-def _regularised(
-    found: OptimalityGradients, block: ODEBlock, regulariser: Callable[[Mapping[str, Tensor]], Tensor]
-) -> OptimalityGradients:
+def _regularised(found: OptimalityGradients, block: ODEBlock, regulariser: Callable[[Mapping[str, Tensor]], Tensor]) -> OptimalityGradients:
     """∂R of 7d and 7e, added to what the adjoint equations gave; R depends on no state, so it enters nowhere else."""
     named = {name: parameter for name, parameter in block.named_parameters() if name in found.parameters}
     with torch.enable_grad():

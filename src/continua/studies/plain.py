@@ -30,6 +30,7 @@ PLAIN_WORDS: Mapping[str, str] = {
     "anodev2/fig4": "How the filters of a trained network change on the way through a layer (ResNet-4).",
     "anodev2/fig5": "How the filters of a trained network change on the way through a layer (ResNet-10).",
     "features/table1": "What does a network with a continuous layer cost, in mistakes, in numbers to adjust and in steps for each picture?",
+    "features/tolerance": "May a trained network be computed less exactly, and so faster, without making more mistakes?",
     "features/fig1": "Which pictures take the solver the most steps, and which the fewest?",
     "features/fig2": "From which moment inside a layer can one tell the kinds of other pictures best?",
     "rknet/table1": "Do more stages inside a step of the network make it err less?",
