@@ -6,7 +6,7 @@ Tables are looked up, "auto" is decided, the options of the model are complete.
 import hashlib
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from math import floor
 from pathlib import Path
@@ -57,6 +57,10 @@ def resolve(recipe: Recipe, device: str = "cpu", data_dir: "str | Path | None" =
     return replace(recipe, model_options=_complete_options(recipe, data_dir))
 
 
+# Options of models that came after the first runs were kept, and what a network without them is.
+LATER_OPTIONS: Mapping[str, object] = {"last_activation": True, "explicit_time": True, "form": "concatenated"}
+
+
 def identity(recipe: Recipe) -> str:
     """Sixteen hexadecimal digits that name a resolved recipe; an encoder counts by its weights, not by the folder it lies in.
 
@@ -99,6 +103,9 @@ def _identity(recipe: Recipe, digest: Callable[[Path], str]) -> str:
         for name in names:
             if fields_of[name] == plain[name]:
                 del fields_of[name]
+    for name, plain in LATER_OPTIONS.items():
+        if data["model_options"].get(name) == plain:
+            del data["model_options"][name]
     if recipe.encoder is not None:
         data["encoder"] = digest(encoder_weights(recipe.encoder))
     return hashlib.sha256(json.dumps(data, sort_keys=True, default=list).encode()).hexdigest()[:16]
