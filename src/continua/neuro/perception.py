@@ -34,19 +34,21 @@ class Percept(nn.Module):
         net: Any network of the registry. It is copied, and left as it is.
         block: Which block, "stem", or "head" for the logits.
         t: When, on the block's own depth; None: at its end. Blocks without a time have their end only.
+        prepare: From images in [0, 1] to what the network reads; None: as they are. A network trained on normalised images needs its own.
     """
 
-    def __init__(self, net: Network, block: "int | str" = 0, t: float | None = None) -> None:
+    def __init__(self, net: Network, block: "int | str" = 0, t: float | None = None, *, prepare: View | None = None) -> None:
         super().__init__()
         if block not in ("stem", "head") and (isinstance(block, str) or not -len(net.blocks) <= block < len(net.blocks)):
             raise ConfigError(f"there is no block {block!r}; {net.title} has blocks 0 … {len(net.blocks) - 1}, 'stem' and 'head'")
         if t is not None and (isinstance(block, str) or not isinstance(net.blocks[block], ODEBlock)):
             raise ConfigError(f"{block!r} of {net.title} has no time; leave out t")
-        self.net, self.block, self.t = copy.deepcopy(net).requires_grad_(False), block, t
+        self.net, self.block, self.t, self.prepare = copy.deepcopy(net).requires_grad_(False), block, t, prepare
         self.eval()
 
     def forward(self, images: Float[Tensor, "batch channels height width"]) -> Tensor:
         """Maps (batch, channels, height, width); of the head, logits (batch, classes)."""
+        images = images if self.prepare is None else self.prepare(images)
         if self.block == "head":
             return self.net(images)
         if isinstance(self.block, str):
@@ -189,7 +191,15 @@ def eigendistortions(view: View, image: Image, *, seed: int = 0, steps: int = 10
 
 
 def metamer_film(
-    net: Network, image: Image, block: int, times: Sequence[float], *, steps: int = 200, seed: int = 0
+    net: Network,
+    image: Image,
+    block: int,
+    times: Sequence[float],
+    *,
+    steps: int = 200,
+    seed: int = 0,
+    goal: float = 1e-4,
+    prepare: View | None = None,
 ) -> tuple[Maps, list[Metamer]]:
     """Metamers of h(t) for each of some times, from the same noise: what the state still holds of an image as it goes through a block.
 
@@ -200,6 +210,8 @@ def metamer_film(
         times: On the block's own depth.
         steps: Of each metamer at most.
         seed: Of the noise.
+        goal: Each stops when its loss is below this share of the first.
+        prepare: From images in [0, 1] to what the network reads; None: as they are.
 
     Returns:
         A picture of the image and all metamers, and the metamers.
@@ -211,7 +223,7 @@ def metamer_film(
         >>> net = create_model("dcn_ode", channels=(4,), norm_groups=2, in_channels=1, solver=dict(method="rk4", steps=1))
         >>> picture, made = metamer_film(net, torch.rand(1, 1, 8, 8), 0, [0.5, 1.0], steps=3)
     """
-    made = [metamer(Percept(net, block, t), image, seed=seed, steps=steps) for t in times]
+    made = [metamer(Percept(net, block, t, prepare=prepare), image, seed=seed, steps=steps, goal=goal) for t in times]
     shown = torch.stack([image[0].mean(0).cpu(), *(part.image[0].mean(0) for part in made)]).numpy()
     columns = ["image", *(f"t = {t:g}" for t in times)]
     return Maps("metamers", f"Metamers of block {block + 1}", [""], columns, shown[None], "luminance"), made
