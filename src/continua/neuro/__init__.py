@@ -42,6 +42,7 @@ from continua.neuro.selectivity import (
 from continua.neuro.similarity import Ceiling, Dissimilarity, Similarity, dissimilarity, linear_cka, noise_ceiling, rsa
 
 __all__ = [
+    "MACAQUE_V1",
     "BlockTuning",
     "Ceiling",
     "Dispersion",
@@ -51,7 +52,6 @@ __all__ = [
     "FilmResponse",
     "Fit",
     "LateralGaussians",
-    "MACAQUE_V1",
     "Metamer",
     "Movie",
     "NeuralField",

@@ -302,10 +302,10 @@ class Population:
             fitted = np.exp(-0.5 * ((np.log(x) - self.log_mean) / self.log_std) ** 2) / (x * self.log_std * math.sqrt(2 * math.pi))
             series.append(Series("log-normal", x, fitted, dashed=True))
         title = f"{self.name} of {len(self.values)} units"
-        stated = [entry for entry in beside if entry.typical is not None]
-        series += [
-            Series(f"V1: {entry.source.split(',')[0]}", [entry.typical] * 2, [0.0, float(density.max())], dashed=True) for entry in stated
-        ]
+        for entry in beside:
+            if entry.typical is not None:
+                known = f"V1: {entry.source.split(',')[0]}"
+                series.append(Series(known, [entry.typical, entry.typical], [0.0, float(density.max())], dashed=True))
         caption = " ".join(f"{entry.says} ({entry.source})." for entry in beside)
         return Figure(f"population-{self.name.replace(' ', '-')}", title, Axis(self.name, unit), Axis("density"), series, caption)
 

@@ -148,7 +148,9 @@ Film = Movie | StreamedMovie
 """What a driven network watches."""
 
 
-def streamed(times: Sequence[float], frame: Callable[[float], Tensor], *, end: float | None = None, jumps: Sequence[float] = ()) -> StreamedMovie:
+def streamed(
+    times: Sequence[float], frame: Callable[[float], Tensor], *, end: float | None = None, jumps: Sequence[float] = ()
+) -> StreamedMovie:
     """A film of any length in the memory of a few frames: each is made when it is seen.
 
     Args:

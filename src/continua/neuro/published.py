@@ -1,7 +1,7 @@
 """What has been published about cells in the primary visual cortex of monkeys, to be set beside a network's units.
 
-Only figures that the papers' public abstracts state are here, in their words' meaning; medians and histograms that are behind a wall are not.
-A unit of a network has no firing threshold, no noise and no eccentricity: compare distributions rather than single numbers.
+Only figures that the papers' public abstracts state are here; medians and histograms of their full texts are not. A unit of a network
+has no firing threshold, no noise and no eccentricity: compare distributions rather than single numbers.
 """
 
 from dataclasses import dataclass
