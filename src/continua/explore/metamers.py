@@ -8,10 +8,11 @@ from torch import Tensor
 
 from continua.blocks import ODEBlock
 from continua.explore.network import Explored
-from continua.neuro import Percept, metamer
+from continua.neuro import Percept, metamer, metamer_film
 from continua.report import Axis, Figure, Maps, Series
 
 MOMENTS = 6
+RATE = 0.05  # larger than usual: few steps, and the eye forgives
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,10 +59,14 @@ def metamers(network: Explored, image: Tensor, block: int, steps: int) -> Metame
     here = network.model.blocks[block]
     times = torch.linspace(here.t0, here.t1, MOMENTS).tolist() if isinstance(here, ODEBlock) else None
     wanted = image.float() / 255
-    made = [
-        metamer(Percept(network.model, block, t, prepare=lambda x: (x - mean) / std), wanted, steps=steps, rate=0.05)
-        for t in (times or [None])
-    ]
+
+    def prepare(pixels: Tensor) -> Tensor:
+        return (pixels - mean) / std
+
+    if times is None:
+        made = [metamer(Percept(network.model, block, prepare=prepare), wanted, steps=steps, rate=RATE)]
+    else:
+        _, made = metamer_film(network.model, wanted, block, times, prepare=prepare, steps=steps, rate=RATE)
     return MetamerFilm(
         block,
         None if times is None else tuple(times),
