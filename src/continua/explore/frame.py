@@ -25,9 +25,9 @@ PANELS = {
     "Depth": depth_panel,
     "Space": space_panel,
     "Weight": weight_panel,
-    "Perturb": perturb_panel,
     "Stimulus": stimulus_panel,
     "Metamers": metamer_panel,
+    "Perturb": perturb_panel,
 }
 STYLE = """<style>
 .block-container {padding-top: 3.75rem; max-width: 1180px}

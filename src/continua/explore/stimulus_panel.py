@@ -48,7 +48,7 @@ def stimulus_panel(lens: Lens) -> None:
     recorded = _recorded(lens, stimulus, setting, change)
     curves = None if recorded is not None else _curves(lens, stimulus, setting, FilterChange())
     count = recorded.states.shape[1] if recorded is not None else curves[0].units if curves else 1
-    first = recorded.liveliest(4) if recorded is not None else list(range(min(4, count)))
+    first = recorded.liveliest(3) if recorded is not None else list(range(min(3, count)))
     channels = controls.multiselect(
         "Channels", range(count), default=first, max_selections=MOST, key=f"stimulus-channels-{lens.network.key}-{setting.block}"
     )
