@@ -1,4 +1,4 @@
-"""What the panels Stimulus and Metamers show: films, units and curves of a real network, and filters turned and widened as theory has it."""
+"""What the panels Stimulus and Metamers show: films, units and curves of a network, and filters turned and widened as theory has it."""
 
 import math
 from pathlib import Path

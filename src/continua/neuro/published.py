@@ -67,14 +67,14 @@ MACAQUE_V1: tuple[Published, ...] = (
     Published("octaves", "many cells have quite narrow bandwidths; sharp for frequency goes with sharp for orientation", DE_VALOIS),
     Published(
         "surround_suppression",
-        "94 % of 105 cells were suppressed by stimuli larger than the receptive field, by 67 % on average; 43 % by more than 70 %",
+        "of 105 cells of primates 94 % were suppressed by stimuli larger than the receptive field, by 67 % on average; 43 % by more than 70 %",
         JONES,
         typical=0.67,
     ),
     Published(
         "latency",
         "shortest in layers 4Cα and 4B; in 4Cβ on average 20 ms longer",
-        "Nowak, Munk, Girard and Bullier 1995, Visual Neurosci. 12:371",
+        "Nowak, Munk, Girard and Bullier 1995, Visual Neurosci.",
         "ms",
     ),
 )
