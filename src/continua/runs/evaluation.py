@@ -17,8 +17,8 @@ from continua.files import Json
 from continua.float64 import double
 from continua.models import Network, Reconstructor, buildable, create_model, from_pretrained
 from continua.ode import Stats
-from continua.runs.loading import encoder_weights
 from continua.runs.recipe import Recipe
+from continua.runs.resolving import encoder_weights
 from continua.runs.view import RunView
 
 BINS = 15  # of the calibration error, as Guo et al. 2017

@@ -15,7 +15,8 @@ from continua.errors import ConfigError, DataError, typed
 from continua.files import Json, refuse_links
 from continua.models import CONFIG_FILE, WEIGHTS_FILE, Network, Reconstructor, from_pretrained, network_digest
 from continua.reading import read_json_object
-from continua.runs.folder import Run, chosen_device
+from continua.runs.environment import chosen_device
+from continua.runs.folder import Run
 from continua.runs.recipe import Recipe
 from continua.showing import Shown
 
