@@ -4,10 +4,10 @@
     python benchmarks/accuracy.py --set detest --json > results/benchmarks/detest.json
     python benchmarks/accuracy.py --set stiff --json > results/benchmarks/stiff.json
 
-DETEST: dopri5 and rk45 against SciPy's RK45, the same method; torchdiffeq's dopri5 beside them. The error is the largest over 20 equidistant times and all components, relative to
-1 + |y|, in units of the tolerance (rtol = atol). Stiff: kvaerno3 and kvaerno5 against SciPy's Radau and BDF; the error is that of the end
-state, in units of atol + rtol |y|. A Jacobian of ours is one evaluation and n vector–Jacobian products, which are not counted; SciPy's
-costs n evaluations by differences, which are.
+DETEST: dopri5 and rk45 against SciPy's RK45, the same method; torchdiffeq's dopri5 beside them. The error is the largest over 20
+equidistant times and all components, relative to 1 + |y|, in units of the tolerance (rtol = atol). Stiff: kvaerno3 and kvaerno5 against
+SciPy's Radau and BDF; the error is that of the end state, in units of atol + rtol |y|. A Jacobian of ours is one evaluation and n
+vector–Jacobian products, which are not counted; SciPy's costs n evaluations by differences, which are.
 """
 
 import json

@@ -1,6 +1,6 @@
 """diffrax's side of `beside_diffrax.py`, run by a Python that has jax and diffrax and need not have PyTorch. Prints seconds as JSON.
 
-Compiled dopri5 with the tolerances and the step control of ours, and diffrax's default gradient (RecursiveCheckpointAdjoint), which is exact.
+Compiled dopri5 with the tolerances of ours, and diffrax's default gradient (RecursiveCheckpointAdjoint), which is exact.
 """
 
 import json
