@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as nnf
 
-from _common import machine, medians, options, show
+from _common import machine, medians, options, show_all
 from continua.ode import solve
 
 PROBLEMS: list[dict[str, Any]] = [
@@ -84,7 +84,7 @@ def main() -> None:
             row = {"problem": problem["name"], "pass": what, "solve, ms": 1e3 * mine[what], "diffrax, ms": 1e3 * theirs[what]}
             rows.append(row | {"diffrax / solve": theirs[what] / mine[what], "diffrax, first call, s": theirs[f"{what}, first call"]})
     about = machine() | {name: found[name] for name in ("jax", "diffrax")}
-    show("diffrax on the CPU", rows, about, chosen.json)
+    show_all({"diffrax on the CPU": rows}, about, chosen.json)
 
 
 if __name__ == "__main__":
