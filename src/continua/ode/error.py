@@ -11,7 +11,7 @@ from continua.float64 import double, widest
 from continua.native import is_transforming, native_error_rms
 from continua.ode.control import TINY
 from continua.ode.solution import State, Time
-from continua.ode.stepper import combine
+from continua.ode.sums import combine
 
 if TYPE_CHECKING:
     from continua.ode.integration import Integration

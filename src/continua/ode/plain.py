@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
+from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from continua.errors import ConfigError, unknown_name
@@ -44,8 +45,13 @@ def no_end_time(t0: object) -> ConfigError:
 
 
 def is_whole(value: object) -> bool:
-    """Whether this is a whole number of at least 1; True and False are numbers to Python only."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    """Whether this is a whole number of at least 1, of 64 bits; True and False are numbers to Python only."""
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 1 << 63
+
+
+def is_finite(value: object) -> bool:
+    """Whether this is a number that a float can hold: Python's whole numbers have no end."""
+    return isfinite(value) if isinstance(value, float) else isinstance(value, int) and abs(value) < 1 << 1023
 
 
 def build(cls: type[T], what: str, options: Options) -> T:

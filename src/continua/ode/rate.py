@@ -236,7 +236,7 @@ def with_graph_size(rate: Rate, t: Time, y: State, params: State) -> tuple[State
     def note(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         sizes[storage.data_ptr()] = storage.nbytes()
-        return tensor
+        return tensor.detach()  # an output that its own graph held would never be freed; autograd knows where the numbers came from
 
     with torch.enable_grad(), saved_tensors_hooks(note, lambda tensor: tensor):
         k = rate(t, y)

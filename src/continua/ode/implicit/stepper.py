@@ -19,7 +19,8 @@ from continua.ode.implicit.krylov import Operator, gmres, gmres_restarted
 from continua.ode.implicit.options import Implicit
 from continua.ode.rate import Rate
 from continua.ode.solution import State, Status, Time, failure
-from continua.ode.stepper import Attempt, Failed, Inner, ParameterGradients, StageVjp, Stepper, combine, rate_vjp
+from continua.ode.stepper import Attempt, Failed, Inner, ParameterGradients, StageVjp, Stepper, rate_vjp
+from continua.ode.sums import combine
 from continua.ode.tableau import Tableau
 
 LINEAR_SHARE = 0.1  # of the tolerance: what a linear solve may leave undone
