@@ -18,6 +18,7 @@ from continua.analysis.questions.features import Features, features
 from continua.analysis.questions.pattern_completion import Difference, completion, masked, pattern_completion, states
 from continua.analysis.questions.reaction_time import ReactionTime, reaction_time
 from continua.analysis.questions.reconstruction import examples_maps, reconstruction
+from continua.analysis.questions.retrieval import retrieval
 from continua.analysis.questions.scales import conv_name, interval_of, scales, short_name
 from continua.analysis.questions.stages import stages
 from continua.analysis.questions.steps import Steps, steps
@@ -58,6 +59,7 @@ __all__ = [
     "reaction_time",
     "reconstruction",
     "register_question",
+    "retrieval",
     "runs_page",
     "savings",
     "scales",

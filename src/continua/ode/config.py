@@ -62,6 +62,8 @@ class SolverConfig:
         """A configuration from a configuration, a dict or nothing."""
         if isinstance(given, SolverConfig):
             return given
+        if given is not None and not isinstance(given, Mapping):
+            raise ConfigError(f"a solver is options by name, such as method='rk4', steps=2; got {given!r}")
         return cls().replace(**dict(given or {}))
 
     def replace(self, **changes: object) -> "SolverConfig":

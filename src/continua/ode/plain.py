@@ -26,7 +26,7 @@ REPLACED = {
 
 def refuse_unknown(cls: type, what: str, names: "Mapping[str, object]", more: tuple[str, ...] = ()) -> None:
     """An error for a name that is no field of the class; spellings of version 0.1 are told the new one."""
-    known = [field.name for field in fields(cls)] + list(more)
+    known = [*cls.__dataclass_fields__, *more]  # fields(cls) is unknown to torch.compile
     for name in names:
         if name in REPLACED and name not in known:
             raise ConfigError(f"{what} {name!r} has another place now: write {REPLACED[name]}")
@@ -57,8 +57,7 @@ def is_finite(value: object) -> bool:
 def build(cls: type[T], what: str, options: Options) -> T:
     """An object of the class from options by name."""
     refuse_unknown(cls, what, options)
-    expected = fields(cls)  # pyright: ignore[reportArgumentType] - of every class that options are given for
-    missing = [field.name for field in expected if field.default is field.default_factory is MISSING and field.name not in options]
+    missing = [name for name, field in cls.__dataclass_fields__.items() if field.default is field.default_factory is MISSING and name not in options]
     if missing:
         raise ConfigError(f"{what} {', '.join(missing)} is missing from {dict(options)!r}")
     return cls(**options)
