@@ -242,7 +242,7 @@ def _not_yet(folder: Path, entries: Sequence[Entry]) -> str:
         f"Hours of one core ({kept['cpu']}), from updates that were measured one network at a time; what studies share is counted in each. "
         f"Together, each network once: {kept['together']['hours']:.0f} hours. Testing and analyses come on top."
     )
-    title = f"{len(rows)} studies have no result by today's recipes, for want of hours"
+    title = f"{len(rows)} studies have no result by today's recipes: the hours that their trainings take"
     head = ["", f'<details markdown="1"><summary>{title}</summary>', "", said, "", "| study | trainings | hours |", "|---|---|---|"]
     return "\n".join([*head, *rows, "", "</details>", ""])
 
