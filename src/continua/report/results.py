@@ -223,8 +223,14 @@ def _counted(claims: Sequence[tuple[Entry, Claim]]) -> str:
         return ""
     numbers = ", ".join(f"{sum(claim.verdict == verdict for _, claim in claims)} {word}" for verdict, word in WORDS.items())
     lines = ["", f"**{len(claims)} claims of the papers were put to the test here: {numbers}.**", ""]
-    for verdict in ("holds", "fails"):
-        lines += [f"- *{verdict}* (`{entry.study}`): {claim.hypothesis}" for entry, claim in claims if claim.verdict == verdict]
+    decided = [
+        f"- *{verdict}* (`{entry.study}`): {claim.hypothesis}"
+        for verdict in ("holds", "fails")
+        for entry, claim in claims
+        if claim.verdict == verdict
+    ]
+    if decided:  # each stands with its study too, so here it is folded
+        lines += ['<details markdown="1"><summary>Which are decided</summary>', "", *decided, "", "</details>"]
     return "\n".join([*lines, ""])
 
 
