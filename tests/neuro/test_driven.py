@@ -1,5 +1,6 @@
 """A network that watches a film: what the matrix exponential says of linear ones, and the forward pass where nothing drives it."""
 
+import gc
 from collections.abc import Callable
 
 import numpy as np
@@ -21,6 +22,7 @@ from continua.neuro import (
     frame_times,
     grating,
     still,
+    streamed,
     to_images,
 )
 
@@ -164,6 +166,50 @@ def test_states_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     driven.respond(still(pixels(1.0), 300.0), np.arange(0.0, 301.0, 1.0))
     assert sum(asked) >= 600
     assert max(asked) <= 16
+
+
+def live_bytes() -> int:
+    """Bytes of all tensors that are alive."""
+    gc.collect()
+    found = {part.untyped_storage().data_ptr(): part.untyped_storage().nbytes() for part in gc.get_objects() if isinstance(part, Tensor)}
+    return sum(found.values())
+
+
+def test_memory_does_not_grow_with_the_film() -> None:
+    """The most bytes that are alive at any moment are the same for a film ten times as long; its frames alone would be ten times as many."""
+    screen = Screen(48, 48, 0.1, dtype=torch.float64)
+
+    def most(duration: float) -> int:
+        movie = streamed(frame_times(duration, 1.0), lambda ms: grating(screen, phase=0.36 * ms))
+        driven = DrivenNetwork(linear_network(torch.zeros(1, 1, dtype=torch.float64)), tau=10.0, prepare=plain)
+        before = live_bytes()
+        times = np.arange(0.0, duration, 1.0).tolist()
+        return max(live_bytes() - before for place, _ in enumerate(driven.walk(movie, times)) if place % 20 == 19)
+
+    short, long = most(40.0), most(400.0)
+    assert short > 5 * 48 * 48 * 8, "states and frames were seen"
+    assert long <= 1.2 * short
+    assert long < 0.2 * 400 * 48 * 48 * 8
+
+
+def test_a_streamed_film_is_the_film() -> None:
+    """The same frames, made late: the same u(t), jumps included, and the same responses."""
+    screen, times = Screen(4, 4, 0.1, dtype=torch.float64), [0.0, 10.0, 20.0, 30.0]
+
+    def frame(ms: float) -> Tensor:
+        return grating(screen, phase=5 * ms, contrast=1.0 if ms < 20 else -0.5)
+
+    whole = Movie(torch.stack([frame(ms) for ms in times]), tuple(times), 40.0, jumps=(20.0,))
+    late = streamed(times, frame, end=40.0, jumps=[20.0])
+    for moment in (-1.0, 0.0, 3.3, 10.0, 15.0, 19.999, 20.0, 27.0, 30.0, 39.0):
+        torch.testing.assert_close(late.at(moment), whole.at(moment))
+    driven = DrivenNetwork(linear_network(torch.full((1, 1), -0.2, dtype=torch.float64)), prepare=plain, solver=TIGHT)
+    bins = np.arange(0.0, 41.0, 4.0)
+    torch.testing.assert_close(driven.respond(late, bins).responses, driven.respond(whole, bins).responses)
+    with pytest.raises(ConfigError, match="no frame begins"):
+        streamed(times, frame, jumps=[15.0])
+    with pytest.raises(ConfigError, match="ascend"):
+        streamed([0.0, 0.0], frame)
 
 
 def test_temporal_tuning_of_a_driven_network() -> None:

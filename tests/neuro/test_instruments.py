@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from continua import ConfigError, create_model
+from continua import ConfigError, create_model, neuro
 from continua.filters import FilterConv2d, NJet
 from continua.neuro import (
     Movie,
@@ -29,6 +29,7 @@ from continua.neuro import (
     naka_rushton,
     natural_noise,
     octaves,
+    orientation_bandwidth,
     orientation_selectivity,
     population,
     preferred_orientation,
@@ -269,3 +270,31 @@ def test_what_an_instrument_cannot_read_is_refused(linear) -> None:
         fit(made_curve("contrast", np.array([0.1, 1.0]), np.ones((2, 1))))
     with pytest.raises(ConfigError, match="no block 7"):
         units(create_model("dcn_ode", channels=(4, 8)), 7)
+
+
+@pytest.mark.parametrize("sharpness", [0.8, 2.0, 6.0])
+@pytest.mark.parametrize("preferred", [0.0, 90.0, 172.0])
+def test_an_orientation_bandwidth_is_that_of_the_curve(sharpness: float, preferred: float) -> None:
+    """A von Mises falls to half where cos 2(θ − preferred) = 1 − ln 2 / sharpness, also across 0°."""
+    angles = np.arange(0.0, 180.0, 2.0)
+    rates = von_mises(angles, 0.0, 3.0, preferred, sharpness)[:, None]
+    curve = TuningCurve("orientation", angles, rates, np.zeros_like(rates), np.zeros(1))
+    assert orientation_bandwidth(curve)[0] == pytest.approx(np.rad2deg(np.arccos(1 - np.log(2) / sharpness)), rel=0.01)
+
+
+def test_a_curve_that_does_not_fall_to_half_has_no_bandwidth() -> None:
+    angles = np.arange(0.0, 180.0, 15.0)
+    rates = von_mises(angles, 5.0, 1.0, 60.0, 2.0)[:, None]
+    assert np.isinf(orientation_bandwidth(TuningCurve("orientation", angles, rates, np.zeros_like(rates), np.zeros(1)))).all()
+
+
+def test_what_was_published_stands_beside_a_population() -> None:
+    assert all(entry.says and entry.source and entry.measure in (*dir(neuro), "modulation", "latency") for entry in neuro.MACAQUE_V1)
+    entries = neuro.published("surround_suppression")
+    figure = neuro.population([0.2, 0.5, 0.9], "suppression").figure(bins=3, beside=entries)
+    line = figure.series[-1]
+    assert list(line.x) == [0.67, 0.67]
+    assert "Jones" in figure.caption
+    assert "Jones" in line.name
+    with pytest.raises(ConfigError, match="published measure"):
+        neuro.published("suround_suppression")

@@ -108,6 +108,24 @@ def test_a_film_of_metamers_has_one_for_each_time() -> None:
     assert not torch.equal(made[0].image, made[1].image)
 
 
+def test_a_film_of_metamers_is_each_metamer_by_itself() -> None:
+    """All moments are made in one solve of fixed steps; each is the one that `metamer` makes alone, in any order of times."""
+    net, wanted = small().net, image()
+    _, made = metamer_film(net, wanted, 0, [1.5, 0.5], steps=8)
+    for t, part in zip([1.5, 0.5], made, strict=True):
+        alone = metamer(Percept(net, 0, t), wanted, steps=8)
+        torch.testing.assert_close(part.image, alone.image, rtol=1e-3, atol=1e-3)
+        assert part.losses == pytest.approx(alone.losses, rel=1e-2)
+
+
+def test_images_are_prepared_as_the_network_reads_them() -> None:
+    net, wanted = small().net, image()
+    view = Percept(net, 0, 1.0, prepare=lambda x: (x - 0.4) / 0.2)
+    torch.testing.assert_close(view(wanted), Percept(net, 0, 1.0)((wanted - 0.4) / 0.2))
+    _, made = metamer_film(net, wanted, 0, [1.0], steps=4, prepare=lambda x: (x - 0.4) / 0.2)
+    torch.testing.assert_close(made[0].image, metamer(view, wanted, steps=4).image, rtol=1e-3, atol=1e-3)
+
+
 def test_what_cannot_be_looked_at_is_refused() -> None:
     net = small().net
     for block, t in ((5, None), ("tail", None), ("stem", 1.0)):

@@ -18,9 +18,17 @@ from continua.explore.lens import Lens
 from continua.explore.network import Explored, known_runs, open_run, run_label
 from continua.explore.panels import compare_panel, depth_panel, perturb_panel, space_panel, weight_panel
 from continua.explore.parts import SIDE, enlarged
+from continua.explore.stimulus_panel import metamer_panel, stimulus_panel
 
 # And Compare, which opens a second network.
-PANELS = {"Depth": depth_panel, "Space": space_panel, "Weight": weight_panel, "Perturb": perturb_panel}
+PANELS = {
+    "Depth": depth_panel,
+    "Space": space_panel,
+    "Weight": weight_panel,
+    "Stimulus": stimulus_panel,
+    "Metamers": metamer_panel,
+    "Perturb": perturb_panel,
+}
 STYLE = """<style>
 .block-container {padding-top: 3.75rem; max-width: 1180px}
 [data-testid="stImage"] img {image-rendering: pixelated; border-radius: 4px}

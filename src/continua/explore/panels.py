@@ -80,10 +80,10 @@ def _depth_maps(
     probabilities = lens.probabilities(plain.block, change if what == "changed image" else AS_IS)
     maps = trajectory.maps(plain, channels, values, title)
     bars = lens.network.classes[:20], probabilities[:, :20]
-    parts.part(maps, player(maps, bars, across=_across()), key="depth-maps")
+    parts.part(maps, player(maps, bars, across=across()), key="depth-maps")
 
 
-def _across() -> int:
+def across() -> int:
     """Maps beside each other: few enough that pixels can be seen."""
     return 2 if on_a_phone() else 4
 
@@ -173,7 +173,7 @@ def weight_panel(lens: Lens) -> None:
             "below, what such an evolution does to a Gaussian."
         )
     maps = lens.evolution()
-    parts.part(maps, player(maps, across=_across()), key="weight-evolution")
+    parts.part(maps, player(maps, across=across()), key="weight-evolution")
 
 
 def _moving_layer(lens: Lens, names: list[str]) -> None:
@@ -183,7 +183,7 @@ def _moving_layer(lens: Lens, names: list[str]) -> None:
     channel = int(right.number_input("To channel", 0, outputs - 1, 0, key=f"weight-to-{name}"))
     path = lens.kernels_over_time(name, channel, 8)
     maps = kernels.moving_kernel_maps(path)
-    parts.part(maps, player(maps, across=_across()), key="weight-kernels")
+    parts.part(maps, player(maps, across=across()), key="weight-kernels")
     for figure, place in zip(kernels.weight_curves(path), st.columns(2), strict=True):
         with place:
             parts.part(figure, key=f"weight-{figure.name}", height=240)
@@ -221,7 +221,7 @@ def _change(lens: Lens) -> tuple[Change, bool]:
     contrast = left.slider("Contrast", 0.05, 3.0, 1.0, 0.05, key="perturb-contrast")
     noise = middle.slider("Noise (σ, of white)", 0.0, 1.0, 0.0, 0.02, key="perturb-noise")
     scaled = right.toggle(
-        "Time follows contrast",
+        "T × contrast",
         True,
         key="perturb-scaled",
         help="With everything together, the end time of block 1 is multiplied by the contrast.",
@@ -275,4 +275,4 @@ def compare_panel(lens: Lens, labels: Mapping[str, str], current: str, opened: O
     first, last = (trajectory.maps(side.trajectory, side.trajectory.liveliest(4), title=f"{side.name}: h(t)") for side in sides)
     names = "above" if not on_a_phone() else "first", "below" if not on_a_phone() else "then"
     title = f"h(t) of both, moved by one slider: {names[0]} {sides[0].name}, {names[1]} {sides[1].name}"
-    parts.pair(first, last, player([first, last], across=_across()), title=title, key="compare-maps")
+    parts.pair(first, last, player([first, last], across=across()), title=title, key="compare-maps")

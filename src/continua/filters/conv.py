@@ -131,6 +131,13 @@ class FilterConv2d(nn.Module):
         time_channel: bool = False,
     ) -> None:
         super().__init__()
+        if not isinstance(filter, Filter) or not hasattr(filter, "in_channels"):
+            what = (
+                f"{type(filter).__name__} without super().__init__(in_channels, out_channels)"
+                if isinstance(filter, Filter)
+                else repr(filter)
+            )
+            raise ConfigError(f"FilterConv2d takes a filter, such as NJet(3, 8) or Pixel(3, 8); got {what}.")
         _check_padding(filter, padding)
         check_route(filter, route, discretisation)
         if not isinstance(stride, int) or stride < 1:
@@ -156,6 +163,8 @@ class FilterConv2d(nn.Module):
     def realise(self, shape: Sequence[Any], dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> RealisedConv:
         """Make the convolution ready for maps of `shape` (batch, channels, height, width); the batch, in export a symbol, is not read."""
         state = {name: _at_least_float32(value) for name, value in self.filter.state().items()}
+        if not state:
+            raise ConfigError(f"{self.filter.label}: state() is empty; return the tensors that kernel() is made of.")
         first = next(iter(state.values()))
         device = torch.device(device or first.device)
         if dtype is not None and not dtype.is_floating_point:

@@ -167,7 +167,7 @@ class Network(nn.Module):
         self,
         images: Tensor,
         block: int = 0,
-        times: "Sequence[float] | Tensor | None" = None,
+        times: "float | Sequence[float] | Tensor | None" = None,
         *,
         t1: EndTimes | None = None,
         input_scale: "float | Tensor | None" = None,
@@ -321,6 +321,8 @@ class Network(nn.Module):
     def _fitting(self, images: Tensor) -> Tensor:
         """The images, if they have the axes and channels the stem reads."""
         channels = self.in_channels
+        if not isinstance(images, Tensor):
+            raise ConfigError(f"{self.title} reads a tensor of images; got {type(images).__name__}. torch.as_tensor makes one of an array")
         if images.ndim != 4 or channels not in (None, images.shape[1]):
             raise ConfigError(
                 f"{self.title} reads images (batch, {channels or 'channels'}, height, width); got "

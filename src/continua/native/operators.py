@@ -314,7 +314,8 @@ def _register(
     native_vjp = getattr(torch.ops.continua, f"{name}_vjp")
 
     def remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        ctx.save_for_backward(*inputs[:tensors], output[1])
+        # Detached: an output that its own graph holds, as it would under hooks on saved tensors, would never be freed.
+        ctx.save_for_backward(*inputs[:tensors], output[1].detach())
         ctx.options = inputs[tensors:]
         ctx.set_materialize_grads(False)
 

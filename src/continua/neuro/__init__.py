@@ -20,10 +20,11 @@ from continua.neuro.curves import TuningCurve, film_tuning, tuning
 from continua.neuro.driven import DrivenNetwork, FilmResponse
 from continua.neuro.fits import Fit, Population, dog_frequency, dog_size, fit, naka_rushton, population, von_mises, von_mises_pair
 from continua.neuro.gratings import bar, drifting_grating, drifting_plaid, grating, moving, moving_bar, moving_occluder, plaid
-from continua.neuro.movie import Movie, contrast_steps, film, frame_times, still
+from continua.neuro.movie import Movie, StreamedMovie, contrast_steps, film, frame_times, still, streamed
 from continua.neuro.noise import natural_noise, random_dots, sparse_noise, white_noise
 from continua.neuro.perception import Eigendistortions, Metamer, Percept, eigendistortions, metamer, metamer_film
 from continua.neuro.predictivity import Predictivity, Recordings, linear_predictivity, read_recordings
+from continua.neuro.published import MACAQUE_V1, Published, published
 from continua.neuro.receptive_fields import ReceptiveField, gradient_field, sparse_fields, spike_triggered_average
 from continua.neuro.screen import Screen, aperture, gaussian_window, masked_square, to_images
 from continua.neuro.selectivity import (
@@ -32,6 +33,7 @@ from continua.neuro.selectivity import (
     direction_selectivity,
     direction_variance,
     octaves,
+    orientation_bandwidth,
     orientation_selectivity,
     peak_frequency,
     preferred_orientation,
@@ -40,6 +42,7 @@ from continua.neuro.selectivity import (
 from continua.neuro.similarity import Ceiling, Dissimilarity, Similarity, dissimilarity, linear_cka, noise_ceiling, rsa
 
 __all__ = [
+    "MACAQUE_V1",
     "BlockTuning",
     "Ceiling",
     "Dispersion",
@@ -55,10 +58,12 @@ __all__ = [
     "Percept",
     "Population",
     "Predictivity",
+    "Published",
     "ReceptiveField",
     "Recordings",
     "Screen",
     "Similarity",
+    "StreamedMovie",
     "TimeCourse",
     "TuningCurve",
     "Units",
@@ -97,11 +102,13 @@ __all__ = [
     "natural_noise",
     "noise_ceiling",
     "octaves",
+    "orientation_bandwidth",
     "orientation_selectivity",
     "peak_frequency",
     "plaid",
     "population",
     "preferred_orientation",
+    "published",
     "random_dots",
     "read_recordings",
     "rescaled_block",
@@ -111,6 +118,7 @@ __all__ = [
     "sparse_noise",
     "spike_triggered_average",
     "still",
+    "streamed",
     "surround_suppression",
     "survey",
     "to_images",

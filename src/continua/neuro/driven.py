@@ -8,6 +8,7 @@ from transition(h_{b−1}(s_b)). Its own time t_b runs from t0 to t1 in the same
 (gain 0), every block passes at its end through the state that the network's forward pass gives it.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +22,7 @@ from continua.blocks import Field, ODEBlock
 from continua.errors import ConfigError
 from continua.models import Network
 from continua.neuro.cells import FilmResponses, Place, read_state
-from continua.neuro.movie import Movie
+from continua.neuro.movie import Film
 from continua.neuro.screen import to_images
 from continua.neuro.selectivity import TimeCourse
 from continua.ode import SolverConfig, solve_with
@@ -86,7 +87,7 @@ class DrivenNetwork:
         return [start + sum(lengths[:place]) for place in range(len(lengths) + 1)]
 
     @torch.no_grad()
-    def walk(self, movie: Movie, times: Sequence[float], chunk: int = 16) -> Iterator[tuple[float, States]]:
+    def walk(self, movie: Film, times: Sequence[float], chunk: int = 16) -> Iterator[tuple[float, States]]:
         """The states of all blocks that are awake, at rising times of the film. No more than `chunk` of them are in memory at once."""
         asked = [float(time) for time in times]
         if any(later <= earlier for earlier, later in pairwise(asked)) or (asked and not movie.start <= asked[0] <= asked[-1] <= movie.end):
@@ -114,7 +115,7 @@ class DrivenNetwork:
 
     def respond(
         self,
-        movie: Movie,
+        movie: Film,
         bins: "Sequence[float] | np.ndarray",
         *,
         block: int = 0,
@@ -135,12 +136,12 @@ class DrivenNetwork:
     def units(self, block: int = 0, *, place: Place = "centre", channels: Sequence[int] | None = None) -> FilmResponses:
         """Units of a block as a function from films to responses at the times of their frames, for `film_tuning`."""
 
-        def answer_film(movie: Movie) -> Tensor:
+        def answer_film(movie: Film) -> Tensor:
             return torch.stack(list(self._read(movie, movie.times, block, place, channels)))
 
         return answer_film
 
-    def _read(self, movie: Movie, times: Sequence[float], block: int, place: Place, channels: Sequence[int] | None) -> Iterator[Tensor]:
+    def _read(self, movie: Film, times: Sequence[float], block: int, place: Place, channels: Sequence[int] | None) -> Iterator[Tensor]:
         """Responses at each time; NaN before the block is awake."""
         if not -len(self.blocks) <= block < len(self.blocks):
             raise ConfigError(f"there is no block {block}; {self.net.title} has blocks 0 … {len(self.blocks) - 1}")
@@ -172,13 +173,14 @@ class DrivenNetwork:
         return state[:, : state.shape[1] - extra] if extra else state
 
     def _advance(
-        self, movie: Movie, states: States, rates: list[Rate], now: float, end: float, part: list[float]
+        self, movie: Film, states: States, rates: list[Rate], now: float, end: float, part: list[float]
     ) -> tuple[list[States], States]:
         """The states at the times of `part`, and at the end."""
         if end <= now:
             return [states] * len(part), states
-        inside = [time for time in movie.times if now < time <= end]
-        control = self.solver.control.replace(step_at=inside, jump_at=[time for time in inside if time in movie.jumps])
+        inside = movie.times[bisect_right(movie.times, now) : bisect_right(movie.times, end)]
+        jumps = movie.jumps[bisect_right(movie.jumps, now) : bisect_right(movie.jumps, end)]
+        control = self.solver.control.replace(step_at=inside, jump_at=jumps)
         wakes = self.wakes(movie.start)
 
         def coupled(s: Tensor, h: States) -> States:

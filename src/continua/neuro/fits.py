@@ -14,6 +14,7 @@ import numpy as np
 
 from continua.errors import ConfigError, unknown_name
 from continua.neuro.curves import PARAMETERS, TuningCurve
+from continua.neuro.published import Published
 from continua.report import Axis, Figure, Series
 
 
@@ -292,8 +293,8 @@ class Population:
         """Half of the units have less."""
         return float(np.median(self.values))
 
-    def figure(self, bins: int = 30, unit: str = "") -> Figure:
-        """The histogram and its log-normal."""
+    def figure(self, bins: int = 30, unit: str = "", beside: Sequence[Published] = ()) -> Figure:
+        """The histogram and its log-normal, `beside` what was published about cells: medians or means as upright lines."""
         density, edges = np.histogram(self.values, bins=bins, density=True)
         x = np.linspace(edges[0], edges[-1], 200)[1:]
         series = [Series(self.name, (edges[1:] + edges[:-1]) / 2, density, style="steps")]
@@ -301,7 +302,12 @@ class Population:
             fitted = np.exp(-0.5 * ((np.log(x) - self.log_mean) / self.log_std) ** 2) / (x * self.log_std * math.sqrt(2 * math.pi))
             series.append(Series("log-normal", x, fitted, dashed=True))
         title = f"{self.name} of {len(self.values)} units"
-        return Figure(f"population-{self.name.replace(' ', '-')}", title, Axis(self.name, unit), Axis("density"), series)
+        for entry in beside:
+            if entry.typical is not None:
+                known = f"V1: {entry.source.split(',')[0]}"
+                series.append(Series(known, [entry.typical, entry.typical], [0.0, float(density.max())], dashed=True))
+        caption = " ".join(f"{entry.says} ({entry.source})." for entry in beside)
+        return Figure(f"population-{self.name.replace(' ', '-')}", title, Axis(self.name, unit), Axis("density"), series, caption)
 
 
 def population(values: "Sequence[float] | np.ndarray", name: str = "value") -> Population:

@@ -1,5 +1,7 @@
 """A stimulus that moves: frames on a time base in milliseconds, and the moments at which it jumps."""
 
+from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -93,6 +95,81 @@ class Movie:
         later = [time + shift for time in other.times]
         jumps = (*(time for time in self.jumps if time < self.end), later[0], *(time + shift for time in other.jumps))
         return Movie(torch.cat([frames, other.frames]), (*times, *later), other.end + shift, jumps if times else jumps[1:], self.between)
+
+
+class StreamedMovie:
+    """A film whose frames are made when they are seen; the last few are kept. `streamed` makes it, and `DrivenNetwork` takes it.
+
+    Args:
+        times: When each frame is on, in ms, ascending.
+        frame: Time in ms -> stimuli (batch, channels, height, width).
+        end: When the film ends, in ms.
+        jumps: The moments at which it is discontinuous, all of them times of frames.
+        kept: How many frames are in memory at once.
+    """
+
+    def __init__(
+        self, times: Sequence[float], frame: Callable[[float], Tensor], end: float, jumps: Sequence[float] = (), kept: int = 4
+    ) -> None:
+        self.times, self.end = tuple(float(time) for time in times), float(end)
+        self.jumps = tuple(sorted({float(time) for time in jumps}))
+        if not self.times or any(later <= earlier for earlier, later in pairwise(self.times)) or self.end < self.times[-1]:
+            raise ConfigError(f"the times of frames ascend and end at {end} ms or before; got {self.times[:5]} …")
+        if set(self.jumps) - set(self.times[1:]):
+            raise ConfigError(f"a film jumps at {self.jumps[:3]} ms, where no frame begins; make a frame for each jump")
+        self._frame, self._kept, self._seen = frame, max(2, kept), OrderedDict[int, Tensor]()
+        self._jumping = frozenset(self.jumps)
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    @property
+    def start(self) -> float:
+        """When the first frame is on, in ms."""
+        return self.times[0]
+
+    def at(self, t: float) -> Float[Tensor, "batch channels height width"]:
+        """u(t): linear between two frames, the one before held where the next is a jump."""
+        place = max(0, bisect_right(self.times, float(t)) - 1)
+        if place == len(self) - 1 or float(t) <= self.times[place] or self.times[place + 1] in self._jumping:
+            return self._made(place)
+        begin, until = self.times[place], self.times[place + 1]
+        return torch.lerp(self._made(place), self._made(place + 1), (float(t) - begin) / (until - begin))
+
+    def _made(self, place: int) -> Tensor:
+        if place not in self._seen:
+            self._seen[place] = self._frame(self.times[place])
+            while len(self._seen) > self._kept:
+                self._seen.popitem(last=False)
+        return self._seen[place]
+
+
+Film = Movie | StreamedMovie
+"""What a driven network watches."""
+
+
+def streamed(
+    times: Sequence[float], frame: Callable[[float], Tensor], *, end: float | None = None, jumps: Sequence[float] = ()
+) -> StreamedMovie:
+    """A film of any length in the memory of a few frames: each is made when it is seen.
+
+    Args:
+        times: When each frame is on, in ms.
+        frame: Time in ms -> stimuli.
+        end: When the film ends; None: at the last frame.
+        jumps: The moments at which it is discontinuous.
+
+    Returns:
+        A film for `DrivenNetwork`.
+
+    Examples:
+        >>> from continua.neuro import Screen, frame_times, grating, streamed
+        >>> screen = Screen(16, 16, 0.1)
+        >>> movie = streamed(frame_times(60_000.0), lambda ms: grating(screen, phase=0.36 * ms))
+        >>> movie.at(12.5).shape
+        torch.Size([1, 1, 16, 16])
+    """
+    return StreamedMovie(times, frame, float(times[-1] if end is None else end), jumps)
 
 
 def frame_times(duration: float, frame: float = 10.0, start: float = 0.0) -> list[float]:

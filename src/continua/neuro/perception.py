@@ -34,19 +34,21 @@ class Percept(nn.Module):
         net: Any network of the registry. It is copied, and left as it is.
         block: Which block, "stem", or "head" for the logits.
         t: When, on the block's own depth; None: at its end. Blocks without a time have their end only.
+        prepare: From images in [0, 1] to what the network reads; None: as they are. A network trained on normalised images needs its own.
     """
 
-    def __init__(self, net: Network, block: "int | str" = 0, t: float | None = None) -> None:
+    def __init__(self, net: Network, block: "int | str" = 0, t: float | None = None, *, prepare: View | None = None) -> None:
         super().__init__()
         if block not in ("stem", "head") and (isinstance(block, str) or not -len(net.blocks) <= block < len(net.blocks)):
             raise ConfigError(f"there is no block {block!r}; {net.title} has blocks 0 … {len(net.blocks) - 1}, 'stem' and 'head'")
         if t is not None and (isinstance(block, str) or not isinstance(net.blocks[block], ODEBlock)):
             raise ConfigError(f"{block!r} of {net.title} has no time; leave out t")
-        self.net, self.block, self.t = copy.deepcopy(net).requires_grad_(False), block, t
+        self.net, self.block, self.t, self.prepare = copy.deepcopy(net).requires_grad_(False), block, t, prepare
         self.eval()
 
     def forward(self, images: Float[Tensor, "batch channels height width"]) -> Tensor:
         """Maps (batch, channels, height, width); of the head, logits (batch, classes)."""
+        images = images if self.prepare is None else self.prepare(images)
         if self.block == "head":
             return self.net(images)
         if isinstance(self.block, str):
@@ -106,35 +108,47 @@ def metamer(
         >>> made = metamer(Percept(net, block=0, t=1.0), torch.rand(1, 1, 8, 8), steps=5)
     """
     target = _one(image)
+    first = _noise(target, seed) if start is None else start
+    (made,) = _descend(view, target, first, steps, goal, rate)
+    return made
+
+
+def _noise(target: Tensor, seed: int) -> Tensor:
+    noise = torch.randn(target.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return (0.5 + 0.15 * noise).clamp(0, 1).to(target)
+
+
+def _descend(view: View, targets: Tensor, start: Tensor, steps: int, goal: float, rate: float) -> list[Metamer]:
+    """One metamer for each image of a batch, side by side: each has its own loss, and Adam treats pixels one by one."""
     with torch.no_grad():
-        wanted = view(target)
-    if start is None:
-        noise = torch.randn(target.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-        start = (0.5 + 0.15 * noise).clamp(0, 1).to(target)
+        wanted = view(targets)
     pixels = start.detach().clone().requires_grad_()
     adam = torch.optim.Adam([pixels], lr=rate)
     schedule = torch.optim.lr_scheduler.ExponentialLR(adam, 0.1 ** (1 / max(1, steps)))
-    losses: list[float] = []
+    losses: list[Tensor] = []
     scale: Tensor | None = None
-    best, found = float("inf"), start.detach().clone()
+    best, found = torch.full((len(targets),), float("inf"), device=targets.device), start.detach().clone()
     for _ in range(steps):
         adam.zero_grad()
-        loss = (view(pixels) - wanted).square().sum()
+        loss = (view(pixels) - wanted).square().flatten(1).sum(1)
         if scale is None:
             scale = loss.detach().clamp_min(torch.finfo(loss.dtype).tiny)
         loss = loss / scale
-        losses.append(float(loss.detach()))
-        if losses[-1] < best:
-            best, found = losses[-1], pixels.detach().clone()
-        if best < goal:
+        losses.append(loss.detach().cpu())
+        better = loss.detach() < best
+        best, found = torch.where(better, loss.detach(), best), torch.where(better[:, None, None, None], pixels.detach(), found)
+        if bool((best < goal).all()):
             break
-        loss.backward()
+        loss.sum().backward()
         adam.step()
         schedule.step()
         with torch.no_grad():
             pixels.clamp_(0, 1)
-    losses.append(best)
-    return Metamer(found.cpu(), start.detach().cpu(), target.cpu(), losses)
+    courses = torch.stack([*losses, best.cpu()]).tolist()
+    return [
+        Metamer(found[k : k + 1].cpu(), start[k : k + 1].detach().cpu(), targets[k : k + 1].cpu(), [course[k] for course in courses])
+        for k in range(len(targets))
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +203,16 @@ def eigendistortions(view: View, image: Image, *, seed: int = 0, steps: int = 10
 
 
 def metamer_film(
-    net: Network, image: Image, block: int, times: Sequence[float], *, steps: int = 200, seed: int = 0
+    net: Network,
+    image: Image,
+    block: int,
+    times: Sequence[float],
+    *,
+    steps: int = 200,
+    seed: int = 0,
+    goal: float = 1e-4,
+    rate: float = 0.02,
+    prepare: View | None = None,
 ) -> tuple[Maps, list[Metamer]]:
     """Metamers of h(t) for each of some times, from the same noise: what the state still holds of an image as it goes through a block.
 
@@ -200,6 +223,9 @@ def metamer_film(
         times: On the block's own depth.
         steps: Of each metamer at most.
         seed: Of the noise.
+        goal: They stop when the loss of each is below this share of its first.
+        rate: Of Adam at first.
+        prepare: From images in [0, 1] to what the network reads; None: as they are.
 
     Returns:
         A picture of the image and all metamers, and the metamers.
@@ -211,7 +237,17 @@ def metamer_film(
         >>> net = create_model("dcn_ode", channels=(4,), norm_groups=2, in_channels=1, solver=dict(method="rk4", steps=1))
         >>> picture, made = metamer_film(net, torch.rand(1, 1, 8, 8), 0, [0.5, 1.0], steps=3)
     """
-    made = [metamer(Percept(net, block, t), image, seed=seed, steps=steps) for t in times]
+    target, moments = _one(image), torch.unique(torch.tensor([float(t) for t in times], dtype=torch.float64))
+    frozen = Percept(net, block, float(moments[0]), prepare=prepare)
+    place = torch.searchsorted(moments, torch.tensor([float(t) for t in times], dtype=torch.float64))
+
+    def view(images: Tensor) -> Tensor:
+        """Each image at its own time: one solve gives all of them."""
+        states = frozen.net.states(images if prepare is None else prepare(images), block, moments.tolist())
+        return states[place, torch.arange(len(images))]
+
+    many = target.expand(len(times), *target.shape[1:])
+    made = _descend(view, many, _noise(target, seed).expand_as(many).clone(), steps, goal, rate)
     shown = torch.stack([image[0].mean(0).cpu(), *(part.image[0].mean(0) for part in made)]).numpy()
     columns = ["image", *(f"t = {t:g}" for t in times)]
     return Maps("metamers", f"Metamers of block {block + 1}", [""], columns, shown[None], "luminance"), made

@@ -146,6 +146,35 @@ def octaves(curve: TuningCurve) -> np.ndarray:
     return np.array(widths)
 
 
+def orientation_bandwidth(curve: TuningCurve) -> np.ndarray:
+    """The full width of orientation tuning at half of the largest response, degrees, (units,); infinite where it does not fall to half.
+
+    Args:
+        curve: Over orientations that cover half a turn, equally spaced.
+
+    Returns:
+        One number for each unit, read between the orientations shown along straight lines.
+
+    Examples:
+        >>> import numpy as np
+        >>> from continua.neuro import TuningCurve, orientation_bandwidth, von_mises
+        >>> angles = np.arange(0.0, 180.0, 5.0)
+        >>> rates = von_mises(angles, 0.0, 1.0, 60.0, 2.0)[:, None]
+        >>> curve = TuningCurve("orientation", angles, rates, 0 * rates, np.zeros(1))
+        >>> orientation_bandwidth(curve).round().tolist()
+        [49.0]
+    """
+    _require(curve, "orientation")
+    angles, rates = _round_trip(curve)
+    count = len(angles)
+    beside = np.arange(-(count // 2), count // 2 + 1)  # a quarter turn to either side of the peak, where the curve begins again
+    widths = []
+    for rate in rates.T:
+        turned = rate[(rate.argmax() + beside) % count]
+        widths.append(_crossing(beside * 180 / count, turned, +1) - _crossing(beside * 180 / count, turned, -1))
+    return np.array(widths)
+
+
 def peak_frequency(curve: TuningCurve) -> np.ndarray:
     """The preferred frequency of each unit, read between those shown by a parabola over log frequency.
 

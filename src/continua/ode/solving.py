@@ -121,6 +121,10 @@ def solve_with(
 def _compiled(
     config: SolverConfig, f: Field, y0: "Tensor | State", t0: "float | Tensor", t1: "float | Tensor", options: Options
 ) -> Solution:
+    if config.control.one_graph and config.steps is None:
+        from continua.ode.whole import solve_whole  # imports the compiler, which is slow
+
+        return solve_whole(config, f, y0, t0, t1, options)
     problem = why_not_compiled(config, (*check_state(y0), *parameters_of(f, options["params"])), bool(options["events"]))
     if problem is None:
         return solve_eagerly(config, f, y0, t0, t1, **options)
