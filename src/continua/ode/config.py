@@ -113,10 +113,24 @@ class SolverConfig:
                 f"{tableau.name} evaluates f beyond the end of a step, so it would look past jump_at; use kvaerno3, or step_at"
             )
         self.gradient.check(self)
+        if self.control.one_graph and self.steps is None:
+            self._check_one_graph()
         if self.control.per == "sample" and not (tableau.explicit or (tableau.reuses_last and self.steps is None)):
             text = f"the implicit method {tableau.name} cannot be combined with control='sample'"
             fixed = " and steps" if tableau.reuses_last else ""
             raise ConfigError(f"{text}{fixed}; use control='batch', an explicit method, or adaptive steps of kvaerno5")
+
+    def _check_one_graph(self) -> None:
+        """What a loop inside a graph does not have."""
+        exact = isinstance(self.gradient, Checkpoint | Direct)
+        for name, given in (
+            (f"the implicit method {self.tableau.name}", not self.tableau.explicit),
+            (f"gradient={self.gradient}: its own is that of 'checkpoint'", not exact),
+            ("record_steps", self.record_steps),
+            ("step_at or jump_at", self.control.stops),
+        ):
+            if given:
+                raise ConfigError(f"control: one_graph=True does not go with {name}; leave one of them out")
 
     def _check_values(self) -> None:
         if self.steps is not None and not is_whole(self.steps):

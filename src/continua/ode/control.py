@@ -23,8 +23,8 @@ class StepControl:
     `per`: "batch", one step for all, or "sample", every sample its own time and step. `first_step`: the size of the first step (default:
     Hairer's rule). `max_steps`: tried steps after which a solve fails. `min_step`, `max_step`: bounds of a step's size; one of `min_step`
     is accepted whatever its error. `step_at`: times to land on; `jump_at`: times to land on where f jumps, so that no step reaches over
-    them and f is evaluated anew on the other side. `one_graph`: inside `torch.compile`, the loop of an adaptive solve becomes part of the graph
-    (elsewhere it changes nothing).
+    them and f is evaluated anew on the other side. `one_graph`: inside `torch.compile`, the loop of an adaptive solve becomes part of the
+    graph (elsewhere it changes nothing).
 
     With r the error relative to the tolerance and k the order of the error estimate, the next step is h · clip(safety · r^(−α) ·
     r_prev^β · r_prevprev^(−γ), factor_min, factor_max). `kind="i"` has α = 1/k, β = γ = 0: the papers' and torchdiffeq's. `"pi"` has

@@ -57,7 +57,11 @@ def is_finite(value: object) -> bool:
 def build(cls: type[T], what: str, options: Options) -> T:
     """An object of the class from options by name."""
     refuse_unknown(cls, what, options)
-    missing = [name for name, field in cls.__dataclass_fields__.items() if field.default is field.default_factory is MISSING and name not in options]
+    missing = [
+        name
+        for name, field in cls.__dataclass_fields__.items()
+        if field.default is field.default_factory is MISSING and name not in options
+    ]
     if missing:
         raise ConfigError(f"{what} {', '.join(missing)} is missing from {dict(options)!r}")
     return cls(**options)

@@ -56,7 +56,7 @@ def solve(
         f: a module or callable f(t, y) -> rate of change, shaped like y. t is a 0-d tensor when all samples share it, else (batch,).
         y0: a tensor, or a tuple of tensors for a coupled system; batch first.
         t0, t1: start and end, both needed; t1 < t0 integrates backwards. A (batch,) tensor gives each sample its own interval.
-        method: a name (euler, midpoint, heun, ralston, rk4, rk38, bosh3, fehlberg45, dopri5, tsit5, dopri8; for stiff equations
+        method: a name (euler, midpoint, heun, ralston, rk4, rk38, bosh3, fehlberg45, dopri5, rk45, tsit5, dopri8; for stiff equations
             kvaerno3, kvaerno5; implicit with fixed steps gauss2, gauss4, radau3, radau5), a `Tableau`, or an `Implicit` method with
             the options of its iteration.
         rtol, atol: a step is accepted when the RMS of error / (atol + rtol max(|y|)) is at most 1. Numbers; or tensors that broadcast

@@ -1,7 +1,7 @@
 """An adaptive solve as one graph: its loop is PyTorch's `while_loop`, and all that the loop decides from is a tensor.
 
-The law of the steps, the stages and the interpolant are those of every other solve. Under `control="sample"` samples that have arrived stay in
-the batch, with steps of no length, until all have. Backward takes each step again from the state before it, which the loop has kept.
+The law of the steps, the stages and the interpolant are those of every other solve. Under `control="sample"` samples that have arrived stay
+in the batch, with steps of no length, until all have. Backward takes each step again from the state before it, which the loop has kept.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,9 @@ FAILED = (
 )
 
 
-def solve_whole(config: SolverConfig, f: Field, y0: "Tensor | State", t0: "float | Tensor", t1: "float | Tensor", asked: Options) -> Solution:
+def solve_whole(
+    config: SolverConfig, f: Field, y0: "Tensor | State", t0: "float | Tensor", t1: "float | Tensor", asked: Options
+) -> Solution:
     """The solve as one `while_loop`. `asked`: the other keywords of `solve`; what a graph cannot give is refused."""
     single, state = isinstance(y0, Tensor), check_state(y0)
     _refuse(config, t0, t1, asked)
