@@ -296,10 +296,10 @@ def _make_light() -> None:
     import torch
 
     from continua.report import draw
-    from continua.runs import folder
+    from continua.runs import environment
 
     torch.set_num_threads(1)
-    folder._commit = lambda: None  # starts git
+    environment._commit = lambda: None  # starts git
     sklearn.datasets.load_digits = cache(sklearn.datasets.load_digits)  # reads a table of scikit-learn's, number by number
     draw.matplotlib_figure = partial(DrawnOnce, draw.matplotlib_figure)  # pyright: ignore[reportPrivateImportUsage]
 

@@ -42,8 +42,8 @@ BELOW = {
     "neuro": {"runs", "report", "models", "blocks", "filters", "ode", "data"},
     # studies: models, counts; filters, Figure 1 of the DCN paper and what N-jets are tuned to
     "studies": {"train", "analysis", "neuro", "runs", "report", "models", "filters"},
-    # explore: blocks, filters and ode, to look into blocks, turn filters and offer solvers
-    "explore": {"train", "analysis", "runs", "report", "models", "blocks", "data", "filters", "ode"},
+    # explore: blocks, filters and ode, to look into blocks, turn filters and offer solvers; neuro: stimuli, driven networks, metamers
+    "explore": {"train", "analysis", "neuro", "runs", "report", "models", "blocks", "data", "filters", "ode"},
     "demo": {"train", "analysis", "runs", "report", "models", "blocks", "data"},
     # compat: other libraries' interfaces, each a package of its own; blocks and data, to ask ODE blocks for h(t) and to read stimuli
     "compat": {"ode", "models", "train", "runs", "blocks", "data"},

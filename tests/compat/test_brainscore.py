@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -61,6 +62,18 @@ def test_before_it_wakes_and_after_its_end_a_block_rests() -> None:
     torch.testing.assert_close(late, subject.net.states(pictures(), 0)[-1], rtol=1e-4, atol=1e-5)
 
 
+def test_a_single_bin_may_come_as_an_array_of_no_dimensions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Brain-Score's own benchmarks hand it over."""
+    pair = np.empty((), dtype=object)
+    pair[()] = (70, 170)
+    asked = []
+    subject = brain()
+    monkeypatch.setattr(subject, "_assembly", lambda *given: asked.append(given[-1]))
+    subject.start_recording("V1", [pair])
+    subject.look_at([])
+    assert asked == [[(70.0, 170.0)]]
+
+
 def test_what_the_interface_does_not_have_is_refused() -> None:
     subject = brain()
     with pytest.raises(ConfigError, match="start_recording"):
@@ -105,3 +118,57 @@ def test_brain_score_gets_the_assembly_it_asks_for(files: list[str]) -> None:
     named = subject.look_at(shown)
     assert named.dims == ("presentation", "choice")
     assert set(named.values.ravel()) <= {"3", "7"}
+
+
+def test_a_benchmark_of_brain_score_runs_from_beginning_to_end(tmp_path: Path) -> None:
+    """Its own `NeuralBenchmark` and PLS metric on synthetic recordings: mixtures of V1's units are predicted, noise is not."""
+    neural = pytest.importorskip("brainscore_vision.benchmark_helpers.neural_common", reason="Brain-Score is not installed")
+    metric = pytest.importorskip("brainscore_vision.metrics.regression_correlation.metric")
+    brainio = pytest.importorskip("brainscore_core.supported_data_standards.brainio")
+    core = pytest.importorskip("brainscore_core")
+    count, random = 40, torch.Generator().manual_seed(4)
+    shown = brainio.stimuli.StimulusSet({"stimulus_id": [f"s{k}" for k in range(count)], "object_name": ["a", "b"] * (count // 2)})
+    shown.stimulus_paths = {}
+    for k in range(count):
+        path = tmp_path / f"s{k}.png"
+        Image.fromarray(torch.randint(0, 256, (12, 12, 3), dtype=torch.uint8, generator=random).numpy()).save(path)
+        shown.stimulus_paths[f"s{k}"] = str(path)
+    shown.identifier = "synthetic"
+    subject, bins = brain(), [(70, 170)]
+    subject.start_recording("V1", bins)
+    own = torch.as_tensor(subject.look_at(shown).values)[:, :, 0]
+    mixed = own @ torch.randn(own.shape[1], 6, generator=random)
+    scores = {}
+    for name, rates in (("mixed", mixed), ("noise", torch.randn(count, 6, generator=random))):
+        assembly = brainio.assemblies.NeuroidAssembly(
+            rates.numpy(),
+            coords={
+                "stimulus_id": ("presentation", shown["stimulus_id"].values),
+                "object_name": ("presentation", shown["object_name"].values),
+                "neuroid_id": ("neuroid", list(range(6))),
+                "region": ("neuroid", ["V1"] * 6),
+            },
+            dims=["presentation", "neuroid"],
+        )
+        assembly = assembly.expand_dims("time_bin", axis=2)
+        assembly["time_bin_start"], assembly["time_bin_end"] = ("time_bin", [70]), ("time_bin", [170])
+        assembly = brainio.assemblies.NeuroidAssembly(assembly).squeeze("time_bin")
+        assembly.attrs["stimulus_set"] = shown
+        benchmark = neural.NeuralBenchmark(
+            identifier=f"synthetic-{name}",
+            version=1,
+            assembly=assembly,
+            similarity_metric=metric.CrossRegressedCorrelation(
+                regression=metric.pls_regression(),
+                correlation=metric.pearsonr_correlation(),
+                crossvalidation_kwargs=dict(splits=2, stratification_coord="object_name"),
+            ),
+            visual_degrees=8,
+            number_of_trials=1,
+            ceiling_func=lambda: core.Score(1.0),
+            parent="V1",
+            bibtex="",
+        )
+        scores[name] = float(benchmark(subject).attrs["raw"])
+    assert scores["mixed"] > 0.5
+    assert abs(scores["noise"]) < 0.35

@@ -10,7 +10,6 @@ import torch
 import continua as ct
 from continua.blocks import ODEBlock
 from continua.errors import typed
-from continua.filters import FilterConv2d, NJet
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +33,6 @@ IMAGES = torch.rand(2, 1, 16, 16)
         (lambda net: ODEBlock(torch.nn.Conv2d), "a module or a function that is called as f(t, h)"),
         (lambda net: ODEBlock(lambda h: -h), "a field is called as f(t, h)"),
         (lambda net: ODEBlock(lambda t, h: -h, t1="a"), "t1='a'; expected a number"),
-        (lambda net: FilterConv2d(NJet), "takes a filter, such as NJet(3, 8)"),
         (lambda net: ct.from_pretrained("nope"), "nope does not exist; expected a folder"),
         (lambda net: ct.from_pretrained(__file__), "is a file; expected a folder"),
     ],

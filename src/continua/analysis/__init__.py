@@ -11,6 +11,7 @@ kept that piece.
 """
 
 from continua.analysis.answers import Answer, answer
+from continua.analysis.gradients import compare_gradients
 from continua.analysis.measure import black
 from continua.analysis.question import DataOptions, Question, Subject, find_question, known_questions, register_question, subject_of
 from continua.analysis.questions.contrast import Contrast, contrast, savings
@@ -44,6 +45,7 @@ __all__ = [
     "Subject",
     "answer",
     "black",
+    "compare_gradients",
     "completion",
     "contrast",
     "conv_name",

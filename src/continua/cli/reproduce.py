@@ -125,7 +125,8 @@ def hours_needed(study: str, scale: str) -> str:
     known = kept.get("studies", {}).get(study)
     if known is None or kept.get("scale") != scale:
         return ""
-    return f"{known['runs']} trainings take {known['hours']:.{0 if known['hours'] >= 10 else 1}f} hours of one core"
+    what = "1 training takes" if known["runs"] == 1 else f"{known['runs']} trainings take"
+    return f"{what} {known['hours']:.{0 if known['hours'] >= 10 else 1}f} hours of one core"
 
 
 def list_runs(options: Namespace) -> None:

@@ -244,7 +244,7 @@ class FilterConv2d(nn.Module):
         of_time = _make_operator("hybrid" if route == "hybrid" else "dense", kernel.inputs(0, 1), geometry)
         reference = of_time.tensors[0]
         ones = torch.ones(1, 1, geometry.height, geometry.width, dtype=reference.dtype, device=reference.device)
-        return operator, of_time.linear(ones, None, *of_time.tensors)
+        return operator, of_time.linear(ones, None, *of_time.tensors).contiguous(memory_format=_layout(native))
 
     def _check_kernel(self, kernel: Any, geometry: Geometry) -> None:
         """Refuse what a filter of one's own may get wrong: a bare tensor, other channels than it says, taps without a centre."""

@@ -258,7 +258,7 @@ class Network(nn.Module):
             self.push_to_hub(repo_id or Path(folder).name, **how)
 
     def push_to_hub(self, repo_id: str, **how: Any) -> str:
-        """Upload the network to the Hugging Face hub, with a model card; `pip install 'continua[hub]'`. Returns the commit's address.
+        """Upload the network to the Hugging Face hub, with a model card; needs `huggingface_hub`. Returns the commit's address.
 
         Args:
             repo_id: "user/name".

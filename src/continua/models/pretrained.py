@@ -78,7 +78,7 @@ def from_pretrained(
     """The network saved in a folder, or in a repository of the Hugging Face hub, in evaluation mode.
 
     Args:
-        folder: Written by `save_pretrained`; or "user/name", which `push_to_hub` wrote (`pip install 'continua[hub]'`), where there is no
+        folder: Written by `save_pretrained`; or "user/name", which `push_to_hub` wrote (needs `huggingface_hub`), where there is no
             such folder. Of a repository config.json and model.safetensors are read, nothing else, and no code of it is run.
         revision: Of the repository: a branch, a tag or a commit. This and what follows matter to the hub only.
         token: Of a user who may read it; None: as `hf auth login` left it.

@@ -67,7 +67,7 @@ MACAQUE_V1: tuple[Published, ...] = (
     Published("octaves", "many cells have quite narrow bandwidths; sharp for frequency goes with sharp for orientation", DE_VALOIS),
     Published(
         "surround_suppression",
-        "of 105 cells of primates 94 % were suppressed by stimuli larger than the receptive field, by 67 % on average; 43 % by more than 70 %",
+        "of 105 cells of primates 94 % were suppressed by stimuli beyond the receptive field, by 67 % on average; 43 % by more than 70 %",
         JONES,
         typical=0.67,
     ),

@@ -93,8 +93,9 @@ class LinkedSums(StageSums):
 
 def stage_sums(tableau: Tableau, h: Time, y: State) -> StageSums:
     """The sums of a step: linked ones where that saves passes over memory."""
-    linked = not isinstance(h, Tensor) and torch.is_grad_enabled() and all(can_combine(part) for part in y)
-    return LinkedSums(tableau, h, y) if linked and tableau.stages > 1 else StageSums(tableau, h, y)
+    if isinstance(h, Tensor) or not torch.is_grad_enabled() or tableau.stages == 1 or not all(can_combine(part) for part in y):
+        return StageSums(tableau, h, y)
+    return LinkedSums(tableau, h, y)
 
 
 def _share(parts: State, weights: "dict[int | None, float]") -> "list[dict[int | None, Tensor]]":

@@ -223,8 +223,14 @@ def _counted(claims: Sequence[tuple[Entry, Claim]]) -> str:
         return ""
     numbers = ", ".join(f"{sum(claim.verdict == verdict for _, claim in claims)} {word}" for verdict, word in WORDS.items())
     lines = ["", f"**{len(claims)} claims of the papers were put to the test here: {numbers}.**", ""]
-    for verdict in ("holds", "fails"):
-        lines += [f"- *{verdict}* (`{entry.study}`): {claim.hypothesis}" for entry, claim in claims if claim.verdict == verdict]
+    decided = [
+        f"- *{verdict}* (`{entry.study}`): {claim.hypothesis}"
+        for verdict in ("holds", "fails")
+        for entry, claim in claims
+        if claim.verdict == verdict
+    ]
+    if decided:  # each stands with its study too, so here it is folded
+        lines += ['<details markdown="1"><summary>Which are decided</summary>', "", *decided, "", "</details>"]
     return "\n".join([*lines, ""])
 
 
@@ -242,7 +248,7 @@ def _not_yet(folder: Path, entries: Sequence[Entry]) -> str:
         f"Hours of one core ({kept['cpu']}), from updates that were measured one network at a time; what studies share is counted in each. "
         f"Together, each network once: {kept['together']['hours']:.0f} hours. Testing and analyses come on top."
     )
-    title = f"{len(rows)} studies have no result by today's recipes, for want of hours"
+    title = f"{len(rows)} studies have no result by today's recipes: the hours that their trainings take"
     head = ["", f'<details markdown="1"><summary>{title}</summary>', "", said, "", "| study | trainings | hours |", "|---|---|---|"]
     return "\n".join([*head, *rows, "", "</details>", ""])
 

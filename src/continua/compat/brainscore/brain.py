@@ -77,7 +77,9 @@ class ContinuousBrain:
         target = str(recording_target)
         if target not in self.regions:
             raise unknown_name("recording target", target, self.regions)
-        bins = [(float(start), float(end)) for start, end in time_bins]
+        # Benchmarks of a single bin hand it over as an array of no dimensions that holds the pair.
+        pairs = [each.item() if getattr(each, "ndim", None) == 0 else each for each in time_bins]
+        bins = [(float(start), float(end)) for start, end in pairs]
         if not bins or any(end <= start for start, end in bins):
             raise ConfigError(f"time_bins={list(time_bins)}; expected pairs (start, end) in ms, each end after its start")
         self._doing = lambda stimuli, names, paths: self._assembly(stimuli, names, paths, target, bins)
