@@ -18,7 +18,6 @@ from continua.explore.stimulus import (
     Setting,
     Stimulus,
     course_figure,
-    drawn_bar,
     film_maps,
     film_of,
     has_jets,
@@ -110,15 +109,6 @@ def test_units_are_tuned_as_trained_and_as_changed(network: Explored) -> None:
     assert [series.name for series in figure.series] == ["as trained", "with your filters"]
     assert list(figure.series[1].y) == pytest.approx(changed[0].response[:, 1].tolist())
     assert len(tuning_figure(plain[0], plain[0], 1, same=True).series) == 1
-
-
-@pytest.mark.parametrize(
-    ("box", "orientation", "width", "length"), [((0.1, 0.2, -0.3, 0.4), 90.0, 0.1, 0.7), ((-0.4, 0.2, 0.3, 0.1), 0.0, 0.2, 0.6)]
-)
-def test_a_bar_is_where_its_box_was_drawn(box: tuple, orientation: float, width: float, length: float) -> None:
-    made = drawn_bar(Stimulus(speed=9.0), box, least=0.01)
-    assert (made.kind, made.orientation, made.speed) == ("bar", orientation, 0.0)
-    assert (made.width, made.length, made.x, made.y) == pytest.approx((width, length, (box[0] + box[1]) / 2, (box[2] + box[3]) / 2))
 
 
 def test_a_network_without_time_has_curves_but_no_film(tmp_path: Path) -> None:

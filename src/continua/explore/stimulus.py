@@ -6,7 +6,7 @@ What the panel "Stimulus" shows is computed here, without streamlit.
 import copy
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -219,20 +219,3 @@ def tuning_figure(trained: TuningCurve, changed: TuningCurve, channel: int, same
     unit = "°" if words == "orientation" else "cycles/°"
     x = Axis(words, unit, log=words == "frequency")
     return Figure(f"tuning-{words}", f"Tuning of channel {channel} to {words}", x, Axis("response (no unit)"), series)
-
-
-def drawn_bar(stimulus: Stimulus, box: tuple[float, float, float, float], least: float) -> Stimulus:
-    """A bar where a box was drawn, (left, right, low, high) in degrees: its longer side is the bar's length."""
-    left, right, low, high = box
-    across, up = max(abs(right - left), least), max(abs(high - low), least)
-    upright = up >= across
-    return replace(
-        stimulus,
-        kind="bar",
-        x=(left + right) / 2,
-        y=(low + high) / 2,
-        orientation=90.0 if upright else 0.0,
-        width=min(across, up),
-        length=max(across, up),
-        speed=0.0,
-    )

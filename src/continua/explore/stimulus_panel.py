@@ -18,7 +18,6 @@ from continua.explore.stimulus import (
     Setting,
     Stimulus,
     course_figure,
-    drawn_bar,
     film_maps,
     has_jets,
     record,
@@ -26,10 +25,9 @@ from continua.explore.stimulus import (
     tuned,
     tuning_figure,
 )
-from continua.neuro import Screen, bar
+from continua.neuro import Screen
 
 MOST = 8
-DRAWING = {"displayModeBar": False, "responsive": True, "scrollZoom": False}
 
 
 @panel
@@ -99,7 +97,7 @@ def _stimulus(lens: Lens, setting: Setting) -> Stimulus:
 
 
 def _bar(screen: Screen, where: str, look: dict[str, Any], places: tuple[Any, Any]) -> Stimulus:
-    """A bar: by sliders, or drawn with the mouse."""
+    """A bar, placed by sliders."""
     pixel, (height, width) = screen.degrees_per_pixel, screen.degrees
     keys = {name: f"stimulus-{name}-{where}" for name in ("width", "length", "x", "y", "speed")}
     thick = places[0].slider("Width (°)", pixel, float(max(height, width)), 3 * pixel, pixel, key=keys["width"])
@@ -110,63 +108,7 @@ def _bar(screen: Screen, where: str, look: dict[str, Any], places: tuple[Any, An
     speed = right.slider(
         "Moves (°/s)", 0.0, 100.0, 0.0, 5.0, key=keys["speed"], help="At right angles to its length, through the middle of the screen."
     )
-    stimulus = Stimulus(width=thick, length=long, x=x, y=y, speed=speed, **look)
-    if not on_a_phone():
-        st.caption("Or draw it: drag a box over the screen below.")
-        options: dict[str, Any] = dict(on_select=lambda: _drawn(screen, stimulus, keys), selection_mode="box")
-        st.plotly_chart(_canvas(screen, stimulus), key=f"stimulus-draw-{where}", config=DRAWING, width=260, **options)
-        st.session_state["stimulus-canvas"] = f"stimulus-draw-{where}"
-    return stimulus
-
-
-def _drawn(screen: Screen, stimulus: Stimulus, keys: dict[str, str]) -> None:
-    """Put the sliders where the box was drawn."""
-    boxes = st.session_state[st.session_state["stimulus-canvas"]].selection.box
-    if not boxes:
-        return
-    pixel, (height, width) = screen.degrees_per_pixel, screen.degrees
-    (left, right), (low, high) = boxes[-1]["x"], boxes[-1]["y"]
-    made = drawn_bar(stimulus, (left, right, low, high), pixel)
-    most = max(height, width)
-    for name, value, least, largest in (
-        ("width", made.width, pixel, most),
-        ("length", made.length, pixel, most),
-        ("x", made.x, -width / 2, width / 2),
-        ("y", made.y, -height / 2, height / 2),
-        ("speed", 0.0, 0.0, 100.0),
-    ):
-        st.session_state[keys[name]] = float(min(max(value, least), largest))
-    st.session_state["stimulus-orientation-bar"] = int(made.orientation)
-
-
-def _canvas(screen: Screen, stimulus: Stimulus) -> dict[str, Any]:
-    """The bar on its screen, in degrees, with points for the mouse to take hold of."""
-    look = dict(orientation=stimulus.orientation, width=stimulus.width, length=stimulus.length, contrast=stimulus.contrast)
-    shown = bar(screen, x=stimulus.x, y=stimulus.y, **look)[0, 0].numpy()
-    across_, up = (axis.numpy() for axis in screen.grid())
-    heat = {
-        "type": "heatmap",
-        "x": across_[0],
-        "y": up[:, 0],
-        "z": shown,
-        "zmin": -1,
-        "zmax": 1,
-        "colorscale": "Greys",
-        "reversescale": True,
-    }
-    heat |= {"showscale": False, "hoverinfo": "skip"}
-    points = {"type": "scatter", "x": across_.ravel(), "y": up.ravel(), "mode": "markers", "marker": {"opacity": 0}, "hoverinfo": "skip"}
-    height, width = screen.degrees
-    bare = {"showgrid": False, "zeroline": False, "fixedrange": True, "ticksuffix": "°", "nticks": 5}
-    layout = {
-        "height": 260,
-        "margin": {"l": 40, "r": 8, "t": 8, "b": 32},
-        "dragmode": "select",
-        "showlegend": False,
-        "xaxis": bare | {"range": [-width / 2, width / 2], "constrain": "domain"},
-        "yaxis": bare | {"range": [-height / 2, height / 2], "scaleanchor": "x"},
-    }
-    return {"data": [heat, points], "layout": layout}
+    return Stimulus(width=thick, length=long, x=x, y=y, speed=speed, **look)
 
 
 def _filters(lens: Lens, setting: Setting) -> FilterChange:
