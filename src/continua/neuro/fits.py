@@ -14,7 +14,7 @@ import numpy as np
 
 from continua.errors import ConfigError, unknown_name
 from continua.neuro.curves import PARAMETERS, TuningCurve
-from continua.neuro.published import Published
+from continua.neuro.literature import Published
 from continua.report import Axis, Figure, Series
 
 

@@ -1,7 +1,7 @@
 """Options as plain data, the form that JSON and YAML hold: reading them, writing them, and reading those of version 0.1."""
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, Field, fields
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -57,11 +57,8 @@ def is_finite(value: object) -> bool:
 def build(cls: type[T], what: str, options: Options) -> T:
     """An object of the class from options by name."""
     refuse_unknown(cls, what, options)
-    missing = [
-        name
-        for name, field in cls.__dataclass_fields__.items()
-        if field.default is field.default_factory is MISSING and name not in options
-    ]
+    known: dict[str, Field[Any]] = getattr(cls, "__dataclass_fields__")  # noqa: B009
+    missing = [name for name, field in known.items() if field.default is field.default_factory is MISSING and name not in options]
     if missing:
         raise ConfigError(f"{what} {', '.join(missing)} is missing from {dict(options)!r}")
     return cls(**options)

@@ -96,7 +96,7 @@ class Loop:
         carried = (clock, (torch.zeros((), dtype=torch.int64, device=t0.device), count), y0, first, self._saved_at_start(y0))
         clock, (tried, accepted), y, _, ys = while_loop(self._goes_on, self._turn, carried)
         if self.config.on_failure == "raise":
-            torch._assert_async((clock[0] == self.t1).all(), FAILED)
+            torch.ops.aten._assert_async.msg((clock[0] == self.t1).all(), FAILED)
         extra = 1 if control.first_step is not None else 2
         stats = Stats(extra + tried * self.stepper.evaluations, 0, accepted, tried - accepted, clock[6], clock[6])
         if self.rate.single:

@@ -78,7 +78,8 @@ class ContinuousBrain:
         if target not in self.regions:
             raise unknown_name("recording target", target, self.regions)
         # Benchmarks of a single bin hand it over as an array of no dimensions that holds the pair.
-        pairs = [each.item() if getattr(each, "ndim", None) == 0 else each for each in time_bins]
+        given: Sequence[Any] = time_bins
+        pairs = [each.item() if getattr(each, "ndim", None) == 0 else each for each in given]
         bins = [(float(start), float(end)) for start, end in pairs]
         if not bins or any(end <= start for start, end in bins):
             raise ConfigError(f"time_bins={list(time_bins)}; expected pairs (start, end) in ms, each end after its start")
