@@ -290,11 +290,11 @@ def test_a_curve_that_does_not_fall_to_half_has_no_bandwidth() -> None:
 
 def test_what_was_published_stands_beside_a_population() -> None:
     assert all(entry.says and entry.source and entry.measure in (*dir(neuro), "modulation", "latency") for entry in neuro.MACAQUE_V1)
-    entries = neuro.literature("surround_suppression")
+    entries = neuro.published("surround_suppression")
     figure = neuro.population([0.2, 0.5, 0.9], "suppression").figure(bins=3, beside=entries)
     line = figure.series[-1]
     assert list(line.x) == [0.67, 0.67]
     assert "Jones" in figure.caption
     assert "Jones" in line.name
     with pytest.raises(ConfigError, match="published measure"):
-        neuro.literature("suround_suppression")
+        neuro.published("suround_suppression")
