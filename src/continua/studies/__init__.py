@@ -53,5 +53,5 @@ for _paper in (
     rknet.STUDIES,
     neuro.STUDIES,
 ):
-    for _study in sorted(_paper, key=lambda study: ("/fig" in study.id, study.id)):  # as in the papers: tables by number, then figures
+    for _study in sorted(_paper, key=lambda study: ("/table" not in study.id, "/fig" not in study.id, study.id)):  # tables, figures, others
         register_study(_study)
