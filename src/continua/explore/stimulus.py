@@ -60,7 +60,7 @@ class Stimulus:
 
 
 @dataclass(frozen=True)
-class Recording:
+class Preparation:
     """How it is shown and where one records: ms per unit of depth, strength of the drive, ms of the stimulus, the block."""
 
     block: int = 0
@@ -102,7 +102,7 @@ class Recorded:
         return sorted(np.argsort(-change, kind="stable")[:count].tolist())
 
 
-def screen_of(network: Explored, setting: Recording) -> Screen:
+def screen_of(network: Explored, setting: Preparation) -> Screen:
     """The network's images as a screen."""
     return Screen(network.shape[1], network.shape[2], setting.degrees_per_pixel)
 
@@ -149,7 +149,7 @@ def has_jets(net: Network, block: int) -> bool:
 
 
 @torch.no_grad()
-def record(network: Explored, stimulus: Stimulus, setting: Recording, change: FilterChange) -> Recorded:
+def record(network: Explored, stimulus: Stimulus, setting: Preparation, change: FilterChange) -> Recorded:
     """Show the film and read the state of a block every 2 ms. A network without a time is refused in the words of `DrivenNetwork`."""
     net = with_filters(network.model, setting.block, change)
     driven = DrivenNetwork(net, gain=setting.gain, tau=setting.tau, solver=SOLVER, prepare=preparing(network))
@@ -170,7 +170,7 @@ def _shown(movie: Movie, times: np.ndarray) -> np.ndarray:
     return torch.stack([movie.at(float(time))[0, 0] for time in times]).numpy()
 
 
-def tuned(network: Explored, stimulus: Stimulus, setting: Recording, change: FilterChange) -> tuple[TuningCurve, TuningCurve]:
+def tuned(network: Explored, stimulus: Stimulus, setting: Preparation, change: FilterChange) -> tuple[TuningCurve, TuningCurve]:
     """Tuning of all units of a block, in the middle of the map at its end, to orientation and to frequency."""
     net, screen = with_filters(network.model, setting.block, change), screen_of(network, setting)
     cells = units(net, setting.block, prepare=preparing(network))

@@ -14,8 +14,8 @@ from continua.explore.parts import on_a_phone, player
 from continua.explore.stimulus import (
     FINEST,
     FilterChange,
+    Preparation,
     Recorded,
-    Recording,
     Stimulus,
     course_figure,
     film_maps,
@@ -60,7 +60,7 @@ def stimulus_panel(lens: Lens) -> None:
     _tuning(lens, stimulus, setting, change, channels)
 
 
-def _setting(lens: Lens) -> tuple[Recording, float, float]:
+def _setting(lens: Lens) -> tuple[Preparation, float, float]:
     """The block, and what a preparation has: how large pixels are, how fast depth is, where the unit is."""
     blocks = len(lens.network.model.blocks)
     left, middle, right = st.columns(3)
@@ -74,10 +74,10 @@ def _setting(lens: Lens) -> tuple[Recording, float, float]:
     )
     column = third.slider("Unit: left to right (%)", 0, 100, 50, key="stimulus-column")
     row = fourth.slider("Unit: top to bottom (%)", 0, 100, 50, key="stimulus-row")
-    return Recording(block, float(tau), gain, float(duration), degrees), row / 100, column / 100
+    return Preparation(block, float(tau), gain, float(duration), degrees), row / 100, column / 100
 
 
-def _stimulus(lens: Lens, setting: Recording) -> Stimulus:
+def _stimulus(lens: Lens, setting: Preparation) -> Stimulus:
     screen = screen_of(lens.network, setting)
     kind = st.segmented_control("Show", ["grating", "bar"], default="grating", required=True, key="stimulus-kind")
     left, middle, right, last = st.columns(4)
@@ -111,7 +111,7 @@ def _bar(screen: Screen, where: str, look: dict[str, Any], places: tuple[Any, An
     return Stimulus(width=thick, length=long, x=x, y=y, speed=speed, **look)
 
 
-def _filters(lens: Lens, setting: Recording) -> FilterChange:
+def _filters(lens: Lens, setting: Preparation) -> FilterChange:
     if not has_jets(lens.network.model, setting.block):
         st.caption(f"The filters of block {setting.block + 1} are pixels: they have no σ to change, and cannot be turned.")
         return FilterChange()
@@ -123,7 +123,7 @@ def _filters(lens: Lens, setting: Recording) -> FilterChange:
     return FilterChange(factor, float(degrees))
 
 
-def _recorded(lens: Lens, stimulus: Stimulus, setting: Recording, change: FilterChange) -> Recorded | None:
+def _recorded(lens: Lens, stimulus: Stimulus, setting: Preparation, change: FilterChange) -> Recorded | None:
     """What the film does; None where it cannot drive this network, which the page then says."""
     question = (lens.network.key, "driven", stimulus, setting, change)
     try:
@@ -133,14 +133,14 @@ def _recorded(lens: Lens, stimulus: Stimulus, setting: Recording, change: Filter
         return None
 
 
-def _curves(lens: Lens, stimulus: Stimulus, setting: Recording, change: FilterChange) -> Any:
-    plain = Recording(block=setting.block, degrees_per_pixel=setting.degrees_per_pixel)  # nothing else matters here
+def _curves(lens: Lens, stimulus: Stimulus, setting: Preparation, change: FilterChange) -> Any:
+    plain = Preparation(block=setting.block, degrees_per_pixel=setting.degrees_per_pixel)  # nothing else matters here
     grating = Stimulus(stimulus.kind, stimulus.orientation, stimulus.contrast, stimulus.frequency)
     question = (lens.network.key, "tuned", grating, plain, change)
     return lens.answers(question, lambda: tuned(lens.network, grating, plain, change))
 
 
-def _tuning(lens: Lens, stimulus: Stimulus, setting: Recording, change: FilterChange, channels: list[int]) -> None:
+def _tuning(lens: Lens, stimulus: Stimulus, setting: Preparation, change: FilterChange, channels: list[int]) -> None:
     """Orientation and frequency tuning of one unit, at its block's end, as trained and as changed."""
     channel = st.selectbox("Tuning of channel", channels, key=f"stimulus-tuned-{lens.network.key}-{setting.block}")
     trained = _curves(lens, stimulus, setting, FilterChange())

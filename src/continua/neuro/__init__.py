@@ -16,6 +16,7 @@ from continua.blocks import Dispersion, NeuralField, dominant_wave
 from continua.filters import LateralGaussians, mexican_hat
 from continua.neuro.block_tuning import BlockTuning, block_sigma, rescaled_block, survey
 from continua.neuro.cells import Units, frame_by_frame, respond, units
+from continua.neuro.cortex import MACAQUE_V1, Published, published
 from continua.neuro.curves import TuningCurve, film_tuning, tuning
 from continua.neuro.driven import DrivenNetwork, FilmResponse
 from continua.neuro.fits import Fit, Population, dog_frequency, dog_size, fit, naka_rushton, population, von_mises, von_mises_pair
