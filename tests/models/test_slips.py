@@ -1,5 +1,6 @@
 """Slips of people who know timm and torchdiffeq: each is answered in one sentence that says what to write instead."""
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -61,3 +62,16 @@ def test_a_folder_without_splits_holds_out_the_share_that_is_asked_for(tmp_path:
             Image.fromarray(np.full((9, 9, 3), 20 * index, dtype=np.uint8)).save(tmp_path / name / f"{index}.png")
     data = ct.data.load_image_folder(tmp_path, size=8, holdout=0.2, seed=1)
     assert {name: split.labels.bincount().tolist() for name, split in data.splits.items()} == {"train": [8, 8], "holdout": [2, 2]}
+
+
+def test_steps_per_image_of_a_network_with_fixed_steps_are_warned_about(net: ct.Network) -> None:
+    with pytest.warns(ct.ContinuaWarning, match=r"steps=1, which control='sample' does not change.*steps=None"):
+        net.with_solver(control="sample")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        own = net.eval().with_solver(control="sample", method="dopri5", steps=None)
+        net.with_solver(control="sample", steps=2)
+    with torch.no_grad():
+        own(IMAGES * torch.tensor([1.0, 50.0]).view(2, 1, 1, 1))
+    assert own.solver is not None
+    assert own.solver.steps is None

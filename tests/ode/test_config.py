@@ -141,7 +141,7 @@ def test_an_old_spelling_is_told_the_new_one(name: str) -> None:
         lambda: SolverConfig().replace(**options),
         lambda: solve(lambda t, y: -y, torch.ones(1, 1), 0.0, 1.0, **options),
     ):
-        with pytest.raises(ConfigError, match=f"'{name}' has another place now: write .*{words}"):
+        with pytest.raises(ConfigError, match=f"'{name}' is no option of its own: write .*{words}"):
             attempt()
 
 

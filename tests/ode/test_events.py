@@ -8,7 +8,7 @@ from scipy.integrate import solve_ivp
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
-from continua import ConfigError
+from continua import ConfigError, SolverError
 from continua.ode import Event, Status, broadcast_time, solve, steady_state
 
 F64 = torch.float64
@@ -222,7 +222,16 @@ def test_a_steady_state_is_where_hardly_anything_changes(control):
         (dict(event=Event(lambda t, y: y[0, 0]), control="sample"), "one number per sample"),
         (dict(event=Event(lambda t, y: 1.0)), "returned a float"),
         (dict(event=lambda t, y: y), "Event"),
-        (dict(event=Event(lambda t, y: y[0, 0]), t1=torch.ones(2)), "one interval"),
+        (dict(event=Event(lambda t, y: y[0, 0]), t1=torch.ones(2)), "one interval.*use control='sample'"),
+        (dict(event=Event(lambda t, y: y[:, 0]), control="sample", method="rk4", steps=9), "adaptive steps, and steps=9 are fixed"),
+        (dict(event=Event(lambda t, y: y[0, 0]), steps=9, t1=torch.ones((), requires_grad=True)), "need no gradients: leave steps out"),
+        (
+            dict(event=Event(lambda t, y: y[:, 0] < 0.5), control="sample"),
+            r"returned bools; .* crosses zero .* y\[:, 0\] for y\[:, 0\] < 0",
+        ),
+        (dict(event=Event(lambda t, y: y[0, 0] < 0.5)), "returned bools"),
+        (dict(event=Event(lambda t, y: (y[:, 0] - 5).sqrt()), control="sample"), r"NaN\) at t = 0 for 2 of 2 samples"),
+        (dict(event=Event(lambda t, y: (y[:, 0] - 0.5).log().min() - 9)), r"NaN\) at t = 1, where the state is finite"),  # on the way
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -246,3 +255,12 @@ def test_the_time_of_an_event_is_that_of_f():
 
     solve(lambda t, y: -y, torch.ones(2, 1), 0.0, 1.0, control="sample", event=Event(function))
     assert seen == {torch.float32}
+
+
+@pytest.mark.parametrize("event", [Event(lambda t, y: y.min() - 9.0), steady_state(1e-9)], ids=["of the state", "of f"])
+def test_an_event_of_an_undefined_state_leaves_the_word_to_the_solve(event):
+    """NaN follows NaN: what failed is the solve."""
+    for options in ({}, dict(steps=5)):
+        with pytest.raises(SolverError) as caught:
+            solve(lambda t, y: torch.where(y > 2, torch.nan, torch.ones_like(y)), torch.ones(2, 1), 0.0, 3.0, event=event, **options)
+        assert caught.value.status is Status.NON_FINITE

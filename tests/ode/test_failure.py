@@ -257,3 +257,48 @@ def test_a_tuple_for_a_tensor_is_described_without_riddles():
         ConfigError, match=r"returned a tuple of 1 \(a tensor \(2, 3\)\); expected one tensor, shaped like y0, which is a tensor"
     ):
         solve(lambda t, y: (y,), torch.ones(2, 3), 0.0, 1.0)
+
+
+def test_too_many_steps_are_told_of_stiffness_and_not_of_fixed_steps():
+    with pytest.raises(SolverError, match=r"may be stiff.*method='kvaerno5'") as caught:
+        solve(lambda t, y: -1e6 * (y - t), start(1.0), 0.0, 10.0)
+    assert caught.value.status is Status.MAX_STEPS
+    assert "steps=N" not in str(caught.value)
+
+
+def test_a_complex_state_is_told_how_to_stay_complex():
+    y0 = torch.ones(2, 1, dtype=torch.complex128)
+    with pytest.raises(ConfigError, match=r"takes real states: give it torch.view_as_real\(y0\).*compat.torchdiffeq") as caught:
+        solve(lambda t, y: 1j * y, y0, 0.0, 1.0)
+    assert "float()" not in str(caught.value)
+
+    def turn(t: Tensor, y: Tensor) -> Tensor:
+        return torch.view_as_real(1j * torch.view_as_complex(y))
+
+    end = torch.view_as_complex(solve(turn, torch.view_as_real(y0), 0.0, 1.0, rtol=1e-9, atol=1e-9).y1)
+    torch.testing.assert_close(end, torch.exp(1j * torch.ones_like(y0)), rtol=1e-7, atol=1e-7)
+
+
+def with_more(t: Tensor, y: Tensor, args: float) -> Tensor:
+    return args * y
+
+
+@pytest.mark.parametrize(
+    ("f", "takes"),
+    [
+        (torch.nn.Sequential(torch.nn.Linear(3, 3)), r"Sequential.forward takes \(input\)"),
+        (torch.nn.Linear(3, 3), r"Linear.forward takes \(input"),
+        (lambda y: -y, r"<lambda> takes \(y\)"),
+        (with_more, "with_more takes .*args"),
+        (torch.nn.Linear(3, 3).forward, "forward takes"),
+    ],
+)
+@pytest.mark.parametrize("options", [{}, dict(t1=torch.ones(2)), dict(control="sample")], ids=str)
+def test_a_field_that_does_not_take_t_and_y_is_told_how_it_is_called(f, takes, options):
+    with pytest.raises(ConfigError, match=f"f is called as f\\(t, y\\), and {takes}"):
+        solve(f, torch.ones(2, 3), 0.0, **{"t1": 1.0, **options})
+
+
+def test_a_type_error_inside_a_field_is_its_own():
+    with pytest.raises(TypeError, match="unsupported operand"):
+        solve(lambda t, y: y + "1", torch.ones(2, 3), 0.0, 1.0)

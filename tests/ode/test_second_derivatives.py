@@ -88,7 +88,7 @@ def test_the_others_refuse_where_a_second_derivative_is_asked_for(gradient, of):
     inputs = [tensor for tensor in (y0, *field.parameters()) if tensor.requires_grad]
     y1 = solve(field, y0, 0.0, 1.0, method="rk4", steps=2, gradient=gradient).y1
     first = torch.autograd.grad(y1.sum(), inputs, create_graph=True)
-    with pytest.raises(ConfigError, match=r"second derivatives.*'direct'"):
+    with pytest.raises(ConfigError, match=r"has no second derivatives; use gradient='checkpoint' or 'direct'"):
         torch.autograd.grad(sum(part.square().sum() for part in first), inputs, allow_unused=True)
 
 
@@ -96,7 +96,7 @@ def test_implicit_steps_refuse_second_derivatives():
     field, y0 = VectorField(), rand(2, 3).requires_grad_()
     y1 = solve(field, y0, 0.0, 1.0, method="gauss4", steps=2).y1
     (first,) = torch.autograd.grad(y1.square().sum(), y0, create_graph=True)
-    with pytest.raises(ConfigError, match="second derivatives"):
+    with pytest.raises(ConfigError, match="an implicit method has no second derivatives; use an explicit one, such as dopri5"):
         torch.autograd.grad(first.square().sum(), y0)
 
 

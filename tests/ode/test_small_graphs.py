@@ -78,6 +78,30 @@ def test_random_numbers_and_hidden_tensors_are_refused_whatever_the_size():
             solve(f, torch.ones(2, 3, requires_grad=True), 0.0, 1.0, gradient=Checkpoint(direct_below=ROOM))
 
 
+@pytest.mark.parametrize("gradient", ["checkpoint", Checkpoint(direct_below=0), "reversible", "adjoint"], ids=str)
+@pytest.mark.parametrize("options", [{}, dict(steps=3), dict(control="sample"), dict(method="kvaerno3")], ids=str)
+def test_a_hidden_tensor_is_refused_also_where_the_state_needs_no_gradient(gradient, options):
+    if gradient in ("reversible", "adjoint") and options.keys() & {"control" if gradient == "adjoint" else "method", "method"}:
+        return  # refused for another reason
+    weight, start = torch.ones(3, dtype=torch.float64, requires_grad=True), torch.ones(2, 3, dtype=torch.float64)
+
+    def f(t: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return -weight * y
+
+    with pytest.raises(ConfigError, match=r"was not told about.*params=.*no_grad"):
+        solve(f, start, 0.0, 1.0, gradient=gradient, **options)
+    assert solve(f, start, 0.0, 1.0, gradient=gradient, params=[weight], **options).y1.requires_grad
+    with torch.no_grad():
+        solve(f, start, 0.0, 1.0, gradient=gradient, **options)
+
+
+def test_a_field_may_mark_its_state_where_nothing_else_needs_a_gradient():
+    def f(t: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return -y.requires_grad_()
+
+    torch.testing.assert_close(solve(f, torch.ones(2, 3), 0.0, 1.0).y1, torch.full((2, 3), 0.3679), rtol=1e-3, atol=0, check_dtype=False)
+
+
 def test_a_field_may_ask_for_gradients_to_its_state():
     """As continuous normalising flows do, for the trace of the Jacobian."""
 

@@ -1,6 +1,7 @@
 """What every model of the zoo has in common: stem → block → transition → block → … → head."""
 
 import copy
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from continua.blocks import ODEBlock, Period
-from continua.errors import ConfigError
+from continua.errors import ConfigError, ContinuaWarning
 from continua.files import Json
 from continua.filters import Filter
 from continua.models.classifier import Classifier, find_classifier, replace_classifier, what_the_classifier_reads
@@ -206,6 +207,13 @@ class Network(nn.Module):
             module.solver = (module.solver if solver is None else SolverConfig.of(solver)).replace(**changes)
             module.stats = None
         twin.solver = blocks[0].solver
+        if twin.solver.steps is not None and twin.solver.control.per == "sample" and "control" in changes and "steps" not in changes:
+            warnings.warn(
+                f"{self.title} has steps={twin.solver.steps}, which control='sample' does not change: every image takes the same number. "
+                "For steps of its own: with_solver(control='sample', method='dopri5', steps=None)",
+                ContinuaWarning,
+                stacklevel=2,
+            )
         if self.options is not None:  # else it was not made from a configuration
             twin.options = self.options.with_solver(twin.solver)
         return twin

@@ -17,6 +17,11 @@ def check_state(y0: object) -> State:
     if not are_tensors(parts) or not parts:
         raise ConfigError(f"y0 is a {type(y0).__name__}; expected a tensor or a tuple of tensors, batch first")
     for part in parts:
+        if part.is_complex():
+            raise ConfigError(
+                f"y0 has dtype {part.dtype}, and solve takes real states: give it torch.view_as_real(y0), with torch.view_as_complex "
+                "inside f, or use continua.compat.torchdiffeq.odeint, which takes complex ones"
+            )
         if not part.is_floating_point():
             raise ConfigError(f"y0 has dtype {part.dtype}; expected a floating point state (y0.float())")
         if part.ndim == 0 or part.shape[0] == 0:

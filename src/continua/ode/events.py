@@ -98,9 +98,19 @@ def as_events(given: "Event | Sequence[Event] | None") -> tuple[Event, ...]:
 
 def check_events(config: "SolverConfig", relative: bool) -> None:
     """Refuse what events cannot be combined with."""
-    if relative or (config.steps is not None and config.control.per == "sample"):
+    if config.steps is not None and config.control.per == "sample":
         raise ConfigError(
-            "events need one interval for the whole batch, or adaptive steps with control='sample' (for gradients to t1, too)"
+            f"events under control='sample' need adaptive steps, and steps={config.steps} are fixed: leave steps out (with a method that "
+            "chooses its steps, such as dopri5), or use control='batch', where an event stops the whole batch"
+        )
+    if relative and config.steps is not None:
+        raise ConfigError(
+            f"events with steps={config.steps} need t0 and t1 that all samples share and that need no gradients: leave steps out (for an "
+            "interval per sample with control='sample')"
+        )
+    if relative:
+        raise ConfigError(
+            "events under control='batch' need one interval for the whole batch, and t0 or t1 is given per sample: use control='sample'"
         )
 
 
@@ -138,6 +148,7 @@ class Watch:
         y = y[:width]
         time = t.to(rate.time_dtype) if isinstance(t, Tensor) else torch.tensor(t, dtype=rate.time_dtype, device=rate.device)
         state = y[0] if rate.single else y
+        k: State = ()
         if event.takes_rate:
             k = rate(t, y)
             value = event.function(time, state, k[0] if rate.single else k)
@@ -150,7 +161,15 @@ class Watch:
                 "one number per sample, (batch,)" if self.each else "one number for the whole batch (control='sample' has one per sample)"
             )
             raise ConfigError(f"the function of an event returned {got}; expected {wanted}")
-        return value.reshape(expected)
+        if value.dtype == torch.bool or value.is_complex():
+            kind = "bools" if value.dtype == torch.bool else "complex numbers"
+            raise ConfigError(
+                f"the function of an event returned {kind}; expected a number that crosses zero where the event is, such as y[:, 0] for "
+                "y[:, 0] < 0"
+            )
+        value = value.reshape(expected)
+        _refuse_undefined(value.detach(), time, (*y, *k))
+        return value
 
     @torch.no_grad()
     def look(self, step: Step) -> "tuple[Tensor, Tensor] | None":
@@ -299,3 +318,20 @@ class Watch:
 def _crossed(old: Tensor, new: Tensor, direction: int) -> Tensor:
     up, down = (old < 0) & (new >= 0), (old > 0) & (new <= 0)
     return up if direction > 0 else down if direction < 0 else up | down
+
+
+def _refuse_undefined(value: Tensor, t: Tensor, states: State) -> None:
+    """An event that is NaN would never be seen to cross zero. Where the state or f is undefined too, the solve says so itself."""
+    bad = value.isnan()
+    if not bool(bad.any()):
+        return
+    for part in states:
+        finite = torch.isfinite(part.detach())
+        bad = bad & (finite.flatten(1).all(1) if bad.ndim else finite.all())
+    if bool(bad.any()):
+        moment = float(t.detach().expand(bad.shape)[bad][0])
+        who = f" for {int(bad.sum())} of {len(bad)} samples" if bad.ndim else ""
+        raise ConfigError(
+            f"the function of an event is not a number (NaN) at t = {moment:.6g}{who}, where the state is finite; expected a number that "
+            "crosses zero, defined wherever the solve passes"
+        )

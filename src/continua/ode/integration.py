@@ -16,7 +16,7 @@ from torch import Tensor
 from continua.ode.control import NextStep
 from continua.ode.dense import DenseOutput, Saver
 from continua.ode.error import error_ratio, first_step, rms
-from continua.ode.rate import Rate, probe, sees_no_numbers
+from continua.ode.rate import Rate, probe, refuse_hidden, sees_no_numbers
 from continua.ode.solution import Solution, State, Stats, Status, StepLog, Time, detached, failure
 from continua.ode.stepper import Attempt, Step, Stepper
 from continua.ode.stops import Stop, Stops
@@ -77,6 +77,18 @@ class Integration:
         start = detached(self.y0) if y0 is None else y0
         first, self.graph_bytes = probe(self.rate, self.t0, start, self.params, str(gradient))
         self.first = detached(first) if y0 is None else first
+
+    def run(self) -> "AcceptedSteps":
+        """All steps, where nothing that the solve knows of needs a gradient; an f that hides what does is refused at the first."""
+        steps = self.steps()
+        for step in steps:
+            if step.index or not torch.is_grad_enabled() or torch.compiler.is_compiling():
+                continue
+            # Implicit steps are taken without a graph; of explicit ones, the state tells.
+            if not self.stepper.tableau.explicit or any(part.requires_grad for part in step.y1):
+                start = tuple(part.detach().clone() for part in self.y0[: self.rate.width])  # f may ask for gradients to its state
+                refuse_hidden(self.rate.evaluate(self.t0, start), start, str(self.config.gradient))
+        return steps
 
     def ratio(self, attempt: Attempt, y: State, per_sample: bool) -> Tensor:
         """The error of an attempt relative to the tolerance: at most 1 is accepted."""

@@ -8,7 +8,7 @@ from continua.ode.solution import Solution
 from continua.ode.solving import solve_eagerly
 
 REASON = (
-    "an adaptive, implicit or checkpointed solve is no part of one graph; leave fullgraph out, or use "
-    "solve(..., method='rk4', steps=4, gradient='direct')"
+    "this solve is no part of one graph; leave fullgraph out, or use an explicit method with adaptive steps and "
+    "solve(..., control=StepControl(one_graph=True)), or fixed steps: solve(..., method='rk4', steps=4, gradient='direct')"
 )
 solve_outside: Callable[..., Solution] = torch.compiler.disable(solve_eagerly, reason=REASON)  # pyright: ignore[reportAssignmentType]

@@ -25,11 +25,11 @@ REPLACED = {
 
 
 def refuse_unknown(cls: type, what: str, names: "Mapping[str, object]", more: tuple[str, ...] = ()) -> None:
-    """An error for a name that is no field of the class; spellings of version 0.1 are told the new one."""
+    """An error for a name that is no field of the class; an option of a part of it is told its place."""
     known = [*cls.__dataclass_fields__, *more]  # fields(cls) is unknown to torch.compile
     for name in names:
         if name in REPLACED and name not in known:
-            raise ConfigError(f"{what} {name!r} has another place now: write {REPLACED[name]}")
+            raise ConfigError(f"{what} {name!r} is no option of its own: write {REPLACED[name]}")
         if name not in known:
             raise unknown_name(what, name, known)
 

@@ -1,5 +1,6 @@
 """The user's f(t, y), called the way the solver needs it: counted, checked, in the right dtype, the same in backward as in forward."""
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeGuard
@@ -206,6 +207,23 @@ def parameters_of(f: Field, params: Sequence[Tensor] | None) -> tuple[Tensor, ..
     return tuple(unique.values())
 
 
+def why_not_called(f: Field) -> str | None:
+    """What keeps f from being called as f(t, y), in a sentence; None if nothing does, as far as its signature tells."""
+    module = isinstance(f, nn.Module)
+    try:
+        signature = inspect.signature(f.forward if module else f)
+    except (TypeError, ValueError):  # without a signature, as some functions in C
+        return None
+    try:
+        signature.bind(0.0, None)
+    except TypeError:
+        name = f"{type(f).__name__}.forward" if module else getattr(f, "__name__", type(f).__name__)
+        one = f"class Field(nn.Module) with forward(self, t, y) that calls it{', and owns it' if module else ''}"
+        more = "lambda t, y: f(t, y, args) for one with more arguments, its parameters in params=[...]"
+        return f"f is called as f(t, y), and {name} takes {signature}; write a {one}, or {more}"
+    return None
+
+
 def probe(rate: Rate, t: Time, y: State, params: tuple[Tensor, ...], gradient: str) -> tuple[State, int]:
     """One evaluation, three questions: does f draw random numbers, does it hide tensors that need gradients, how large is its graph?
 
@@ -219,14 +237,20 @@ def probe(rate: Rate, t: Time, y: State, params: tuple[Tensor, ...], gradient: s
             "f draws random numbers (dropout?), so dy/dt is another function at every evaluation; put the dropout outside the field, "
             "or use fixed steps with gradient='direct'"
         )
-    hidden = hidden_leaves(k, (*y, *params))
+    refuse_hidden(k, (*y, *params), gradient)
+    return k, held
+
+
+def refuse_hidden(k: State, known: State, gradient: str) -> None:
+    """An error where k depends on other tensors that require gradients than the known ones."""
+    hidden = hidden_leaves(k, known)
     if hidden:
         shapes = ", ".join(str(tuple(leaf.shape)) for leaf in hidden[:4])
         raise ConfigError(
             f"f depends on {len(hidden)} tensor(s) that require gradients and that solve was not told about (shapes {shapes}); "
-            f"pass them as params=[...], make f an nn.Module that owns them, or use gradient='direct' (now {gradient})"
+            f"pass them as params=[...], make f an nn.Module that owns them, or use gradient='direct' (now {gradient}); where no gradient "
+            "is wanted, solve under torch.no_grad()"
         )
-    return k, held
 
 
 def with_graph_size(rate: Rate, t: Time, y: State, params: State) -> tuple[State, int]:

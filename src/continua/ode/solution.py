@@ -52,8 +52,9 @@ class Status(Enum):
 
 ADVICE = {
     Status.NON_FINITE: "check the input and the parameters for overflow; lower the learning rate, or shorten the time interval",
-    Status.STEP_UNDERFLOW: "loosen rtol/atol, use fixed steps (steps=N), or make the field smoother",
-    Status.MAX_STEPS: "raise max_steps of the step control, loosen rtol/atol, or use fixed steps (steps=N)",
+    Status.STEP_UNDERFLOW: "loosen rtol/atol, make the field smoother, or use method='kvaerno5' where it is stiff (docs/stiff.md)",
+    Status.MAX_STEPS: "the equation may be stiff, which costs an explicit method many steps: use method='kvaerno5' (docs/stiff.md); "
+    "if it is not, loosen rtol/atol, or raise the limit by control=StepControl(max_steps=...)",
     Status.NOT_CONVERGED: "take more steps (steps=N), compute in float64, or set solver='newton', a larger krylov or tol of Implicit(...)",
 }
 

@@ -21,7 +21,7 @@ from continua.ode.implicit import DiagonalStepper, Implicit, ImplicitStepper
 from continua.ode.integration import BatchSteps, Integration
 from continua.ode.moving import attach_end, attach_saved, attach_start, moves, with_graph
 from continua.ode.plain import Options, no_end_time, refuse_unknown
-from continua.ode.rate import Field, Rate, RelativeTime, parameters_of, time_dtype
+from continua.ode.rate import Field, Rate, RelativeTime, parameters_of, time_dtype, why_not_called
 from continua.ode.sample import SampleCounts, SampleSteps
 from continua.ode.solution import Solution, State, Stats, Status, Time
 from continua.ode.stepper import ExplicitStepper, Step, Stepper
@@ -112,10 +112,15 @@ def solve_with(
     options: dict[str, Any] = dict(save_at=save_at, dense=dense, params=params, events=as_events(event), each_step=each_step)
     if torch.compiler.is_compiling():
         return _compiled(config, f, y0, t0, t1, options)
-    if is_transforming():
-        config = for_transforms(config)
-        return transformed(lambda: solve_eagerly(config, f, y0, t0, t1, **options))
-    return solve_eagerly(config, f, y0, t0, t1, **options)
+    try:
+        if is_transforming():
+            config = for_transforms(config)
+            return transformed(lambda: solve_eagerly(config, f, y0, t0, t1, **options))
+        return solve_eagerly(config, f, y0, t0, t1, **options)
+    except TypeError as error:
+        if (problem := why_not_called(f)) is not None:
+            raise ConfigError(problem) from error
+        raise
 
 
 def _compiled(
@@ -198,7 +203,7 @@ def _integration(config: SolverConfig, f: Field, y0: State, asked: _Asked, param
     """The pieces of one solve, put together from its configuration."""
     t0, t1, times, moving = asked.t0, asked.t1, asked.times, asked.moving
     tableau, each = config.tableau, config.control.per == "sample"
-    if each or ((times is not None or asked.dense or asked.events) and tableau.order > 2):
+    if (each and config.steps is None) or ((times is not None or asked.dense or asked.events) and tableau.order > 2):
         tableau = tableau.with_end_stage()
     interval, relative, unit = (t0, t1), False, 1.0
     if asked.ends is not None or (not each and isinstance(t0, Tensor) and isinstance(t1, Tensor)):

@@ -78,9 +78,9 @@ class Adjoint(Gradient):
         return config.replace(gradient=Direct(), on_failure="raise", record_steps=False, **changes)
 
     def integrate(self, integration: Integration) -> Solution:
-        steps, times = integration.steps(), [] if integration.saver is None else integration.saver.times
         if not integration.differentiable:
-            return steps.run().solution()
+            return integration.run().solution()
+        steps, times = integration.steps(), [] if integration.saver is None else integration.saver.times
         if not isinstance(times, list):
             raise ConfigError("gradient='adjoint' with save_at needs one interval for the whole batch; use gradient='checkpoint'")
         integration.probe(self)

@@ -157,7 +157,10 @@ class _Differentiable(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *directions: Tensor | None) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         if ctx.again is None:
-            raise ConfigError(f"gradient={ctx.gradient} has no second derivatives here; use gradient='direct', or an explicit method")
+            exact = "gradient='checkpoint' or 'direct'"
+            if ctx.gradient.kind == "checkpoint":
+                raise ConfigError(f"an implicit method has no second derivatives; use an explicit one, such as dopri5, with {exact}")
+            raise ConfigError(f"gradient={ctx.gradient} has no second derivatives; use {exact}, with an explicit method")
         if torch.is_grad_enabled():
             raise ConfigError(f"gradient={ctx.gradient} can be differentiated twice, and no more often; use gradient='direct'")
         count, params = ctx.counts

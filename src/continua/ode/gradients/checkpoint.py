@@ -52,7 +52,7 @@ class Checkpoint(Gradient):
 
     def integrate(self, integration: Integration) -> Solution:
         if not integration.differentiable:
-            return integration.steps().run().solution()
+            return integration.run().solution()
         limit = self._room(integration)
         y0 = integration.y0
         # As in a replay, f sees a state that requires gradients, whether or not y0 does.

@@ -53,9 +53,10 @@ class Reversible(Gradient):
         if integration.differentiable:
             integration.probe(self)
         pair = replace(integration, stepper=ReversibleStepper(integration.stepper.tableau), y0=(*y0, *y0))
-        steps = pair.steps()
         if not integration.differentiable:
-            return steps.run().solution(steps.y[:count])
+            steps = pair.run()
+            return steps.solution(steps.y[:count])
+        steps = pair.steps()
         return connect(integration, steps, lambda: _take(pair, steps, count))
 
 
