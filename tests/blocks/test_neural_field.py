@@ -119,3 +119,5 @@ def test_what_is_no_field_is_refused() -> None:
         NeuralField(mexican_hat(1.0, 1.0, 1.0, 2.0), tau=[1.0, 2.0])
     with pytest.raises(ConfigError, match="expected"):
         hat()(torch.tensor(0.0), torch.zeros(1, 2, 4, 4, dtype=torch.float64))
+    with pytest.raises(ConfigError, match=r"expected \(height, width\)"):
+        dominant_wave(torch.zeros(1, 1, 4, 4))

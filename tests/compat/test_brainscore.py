@@ -80,8 +80,18 @@ def test_what_the_interface_does_not_have_is_refused() -> None:
         subject.look_at(["x.png"])
     with pytest.raises(ConfigError, match="did you mean V1"):
         subject.start_recording("V11", [(50, 100)])
-    with pytest.raises(ConfigError, match="each end after its start"):
-        subject.start_recording("V1", [(100, 50)])
+    for bins in ([(100, 50)], [50, 60, 70], [], [(50, float("nan"))]):
+        with pytest.raises(ConfigError, match="each end after its start"):
+            subject.start_recording("V1", bins)  # pyright: ignore[reportArgumentType]
+        with pytest.raises(ConfigError, match="each end after its start"):
+            subject.record(pictures(), "V1", bins)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ConfigError, match="unknown recording target 'V4'"):
+        subject.record(pictures(), "V4", [(50, 60)])
+    for wrong in (torch.rand(1, 3, 20, 20), torch.rand(3, 12, 12), torch.rand(1, 1, 12, 12)):
+        with pytest.raises(ConfigError, match=r"expected \(batch, 3, 12, 12\)"):
+            subject.record(wrong, "V1", [(50, 60)])
+    with pytest.raises(ConfigError, match=r"expected luminances in \[0, 1\]"):
+        subject.record(255 * pictures(), "V1", [(50, 60)])
     with pytest.raises(ConfigError, match="fits no other readout"):
         subject.start_task("probabilities", ["cat"])
     with pytest.raises(ConfigError, match="blocks without a time"):

@@ -1,5 +1,6 @@
 """Comparisons of systems agree with NumPy's, SciPy's and scikit-learn's own formulas, and with what was put in."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -138,3 +139,32 @@ def test_what_cannot_be_compared_is_refused() -> None:
         dissimilarity(np.full((3, 2), np.nan))
     with pytest.raises(ContinuaError, match="correlation"):
         dissimilarity(X, "correlaton")  # pyright: ignore[reportArgumentType]
+
+
+def test_an_array_file_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", Y)
+    with pytest.raises(ContinuaError, match=r"\.npy file, a single array; use Recordings"):
+        read_recordings(tmp_path / "a.npy")
+
+
+def test_silent_neurons_do_not_count() -> None:
+    silent = np.concatenate([Y, np.full((len(Y), Y.shape[1] + 2), 3.0)], axis=1)
+    alone, among = linear_predictivity(X, Y, folds=3), linear_predictivity(X, silent, folds=3)
+    assert np.isnan(among.correlation[Y.shape[1] :]).all()
+    np.testing.assert_allclose(among.correlation[: Y.shape[1]], alone.correlation)
+    assert among.score == pytest.approx(alone.score)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        repeated = linear_predictivity(X, Recordings(np.stack([silent, silent])), folds=3, resamples=0)
+    assert repeated.score == pytest.approx(alone.score)
+    with pytest.raises(ConfigError, match="no recorded neuron varies"):
+        linear_predictivity(X, np.ones_like(Y), folds=3)
+
+
+def test_a_missing_response_is_refused_in_our_words_alone() -> None:
+    missing = np.stack([Y, Y])
+    missing[:, 0, 0] = np.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ConfigError, match="no recorded response"):
+            linear_predictivity(X, Recordings(missing))

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from continua import ConfigError, Network, create_model
 from continua.blocks import ODEBlock
+from continua.errors import ContinuaWarning
 from continua.models import model_entry
 from continua.neuro import (
     DrivenNetwork,
@@ -238,3 +239,21 @@ def test_what_cannot_be_driven_is_refused() -> None:
         driven.respond(still(torch.zeros(1, 1, 1, 1), 10.0), [0.0, 1.0], block=3)
     with pytest.raises(ConfigError, match="tau above 0"):
         DrivenNetwork(linear_network(torch.zeros(1, 1)), tau=0.0)
+
+
+def test_bins_rise_and_are_in_milliseconds() -> None:
+    driven, movie = DrivenNetwork(linear_network(torch.zeros(1, 1)), prepare=plain), still(torch.zeros(1, 1, 1, 1), 30.0)
+    for bins in ([20.0, 10.0], [10.0, 0.0, 20.0], [0.0, 0.0], [0.0, np.nan], [5.0]):
+        with pytest.raises(ConfigError, match="at least two, rising"):
+            driven.respond(movie, bins)
+    with pytest.warns(ContinuaWarning, match="milliseconds"):
+        driven.respond(movie, [0.0, 0.03, 0.06])
+
+
+def test_only_a_film_is_watched_and_only_by_steps_that_land_on_frames() -> None:
+    driven = DrivenNetwork(linear_network(torch.zeros(1, 1)), prepare=plain)
+    for show in (lambda x: driven.respond(x, [0.0, 1.0]), lambda x: list(driven.walk(x, [0.0]))):
+        with pytest.raises(ConfigError, match="Tensor is no film"):
+            show(torch.zeros(5, 1, 1, 1))
+    with pytest.raises(ConfigError, match="land on its frames"):
+        DrivenNetwork(linear_network(torch.zeros(1, 1)), solver=dict(method="rk4", steps=4))

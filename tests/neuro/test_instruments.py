@@ -298,3 +298,20 @@ def test_what_was_published_stands_beside_a_population() -> None:
     assert "Jones" in line.name
     with pytest.raises(ConfigError, match="published measure"):
         neuro.published("suround_suppression")
+
+
+def test_a_place_outside_the_map_is_refused() -> None:
+    net = create_model("dcn_ode", channels=(4,), norm_groups=2, in_channels=1, solver=dict(method="rk4", steps=1)).eval()
+    height, width = net.states(torch.zeros(1, 1, 16, 16), 0)[-1].shape[-2:]
+    with torch.no_grad():
+        assert units(net, 0, place=(height - 1, -width))(torch.zeros(1, 1, 16, 16)).shape == (1, 4)
+    for place in ((height, 0), (0, -width - 1)):
+        with pytest.raises(ConfigError, match=f"outside the map of {height} × {width}"):
+            units(net, 0, place=place)(torch.zeros(1, 1, 16, 16))
+
+
+def test_grey_of_a_film_is_measured_on_a_screen_of_any_resolution() -> None:
+    """The background has no frequency, so that pixels of a degree and drifts of 1 cycle per second show it too."""
+    cells = frame_by_frame(lambda stimuli: stimuli.flatten(1)[:, :2] + 3)
+    curve = film_tuning(cells, Screen(8, 8, 1.0), "direction", [0.0, 90.0], frequency=0.25, temporal_frequency=0.5, frames=4)
+    np.testing.assert_allclose(curve.baseline, [3.0, 3.0])

@@ -133,3 +133,7 @@ def test_what_cannot_be_looked_at_is_refused() -> None:
             Percept(net, block, t)
     with pytest.raises(ConfigError, match="one image"):
         metamer(small(), torch.rand(2, 1, 8, 8))
+    for make in (lambda x: metamer(small(), x), lambda x: metamer(small(), image(), start=x), lambda x: metamer_film(net, x, 0, [1.0])):
+        for wrong in (255 * image(), image() - 0.5, image() * torch.nan):
+            with pytest.raises(ConfigError, match="expected luminances"):
+                make(wrong)

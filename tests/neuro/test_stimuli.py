@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from continua import ConfigError
+from continua.errors import ContinuaWarning
 from continua.neuro import (
     Movie,
     Screen,
@@ -27,6 +28,7 @@ from continua.neuro import (
     sparse_noise,
     still,
     to_images,
+    tuning,
     white_noise,
 )
 
@@ -190,3 +192,67 @@ def test_what_cannot_be_is_refused() -> None:
         sparse_noise(SCREEN, 1, seed=0, spots=0)
     with pytest.raises(ConfigError, match="each contrast"):
         contrast_steps(torch.ones(1, 1, 2, 2), [0.0, 1.0], [1.0])
+
+
+# --- what a screen cannot show ------------------------------------------------------------------------------------------------
+
+
+def test_a_grating_that_pixels_cannot_show_is_refused() -> None:
+    """Beyond half a cycle per pixel along rows or columns the samples are those of a coarser grating; up to it they are not."""
+    square = Screen(64, 64, 0.25, dtype=torch.float64)  # its finest is 2 cycles/°
+    with pytest.raises(ConfigError, match=r"5 cycles/° would look like a coarser one on pixels of 0.25°.* is 2 cycles/°"):
+        grating(square, frequency=5.0)
+    with pytest.raises(ConfigError, match="is 2 cycles/°"):
+        grating(square, frequency=torch.tensor([1.0, 2.5]), orientation=0.0)
+    with pytest.raises(ConfigError, match=r"is 2\.828 cycles/°"):
+        grating(square, frequency=3.0, orientation=45.0)
+    with pytest.raises(ConfigError, match="coarser"):
+        plaid(square, frequency=3.0)
+    with pytest.raises(ConfigError, match="coarser"):
+        drifting_grating(square, [0.0, 10.0], frequency=-3.0)
+    up, along = peak(grating(square, orientation=45.0, frequency=30 / 16 * math.sqrt(2))[0, 0])  # 2.65 cycles/°, but 1.875 along rows
+    assert (abs(up), along) == (pytest.approx(30 / 64), pytest.approx(30 / 64))
+    assert peak(grating(square, frequency=2.0, phase=90.0, x=square.degrees_per_pixel)[0, 0])[1] == pytest.approx(0.5)
+
+
+def test_a_drift_that_frames_cannot_show_is_refused() -> None:
+    times = frame_times(100.0, 20.0)
+    for drifting in (drifting_grating, drifting_plaid):
+        with pytest.raises(ConfigError, match=r"40 cycles/s would look like a slower one in frames of 20 ms; .* is 25 cycles/s"):
+            drifting(SCREEN, times, temporal_frequency=torch.tensor([4.0, -40.0]))
+        assert len(drifting(SCREEN, times, temporal_frequency=25.0)) == 6
+        assert len(drifting(SCREEN, [0.0], temporal_frequency=40.0)) == 1
+
+
+def test_contrasts_beyond_black_and_white_are_refused() -> None:
+    tuned = tuning(lambda x: x.flatten(1)[:, :3], SCREEN, "contrast", [0.1, 1.0])
+    assert tuned.values.tolist() == [0.1, 1.0]
+    shown = grating(SCREEN, contrast=0.1)
+    makers = [
+        lambda c: grating(SCREEN, contrast=c),
+        lambda c: grating(SCREEN, contrast=torch.tensor([0.5, -c])),
+        lambda c: plaid(SCREEN, contrast=c),
+        lambda c: bar(SCREEN, contrast=c),
+        lambda c: white_noise(SCREEN, 1, seed=0, contrast=c),
+        lambda c: sparse_noise(SCREEN, 1, seed=0, contrast=c),
+        lambda c: natural_noise(SCREEN, 1, seed=0, contrast=c),
+        lambda c: random_dots(SCREEN, [0.0], seed=0, contrast=c),
+        lambda c: masked_square(SCREEN, shown, size=1.0, value=c),
+        lambda c: moving_occluder(SCREEN, still(shown, 10.0), value=c),
+        lambda c: contrast_steps(shown, [1.0, 10 * c], 5.0),
+        lambda c: tuning(lambda x: x.flatten(1)[:, :3], SCREEN, "contrast", [0.1, c]),
+    ]
+    for make in makers:
+        make(1.0)
+        for wrong in (1.5, 50.0, math.nan):
+            with pytest.raises(ConfigError, match="beyond black and white"):
+                make(wrong)
+
+
+def test_frames_have_the_duration_that_was_asked_for() -> None:
+    assert frame_times(55.0, frame=10.0) == [0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 55.0]
+    assert frame_times(5.0, frame=10.0, start=3.0) == [3.0, 8.0]
+    assert frame_times(0.3 * 100, frame=0.1 * 100)[-1] == 30.0
+    assert len(frame_times(0.3 * 100, frame=0.1 * 100)) == 4
+    with pytest.warns(ContinuaWarning, match="milliseconds"):
+        frame_times(0.5)

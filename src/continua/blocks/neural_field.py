@@ -191,6 +191,8 @@ def dominant_wave(u: Float[Tensor, "height width"]) -> float:
         >>> from continua.neuro import dominant_wave
         >>> wave = dominant_wave(torch.rand(32, 32))
     """
+    if u.ndim != 2:
+        raise ConfigError(f"the map has shape {tuple(u.shape)}; expected (height, width), such as u[0, 0] of a batch of channels")
     power = torch.fft.fft2(u.detach().cpu().double() - u.detach().cpu().double().mean()).abs().square()
     down, along = (torch.fft.fftfreq(size, dtype=torch.float64) for size in u.shape)
     return float(torch.hypot(down[:, None], along[None]).flatten()[power.flatten().argmax()])

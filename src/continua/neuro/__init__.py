@@ -21,7 +21,6 @@ from continua.neuro.curves import TuningCurve, film_tuning, tuning
 from continua.neuro.driven import DrivenNetwork, FilmResponse
 from continua.neuro.fits import Fit, Population, dog_frequency, dog_size, fit, naka_rushton, population, von_mises, von_mises_pair
 from continua.neuro.gratings import bar, drifting_grating, drifting_plaid, grating, moving, moving_bar, moving_occluder, plaid
-from continua.neuro.literature import MACAQUE_V1, Published, published
 from continua.neuro.movie import Movie, StreamedMovie, contrast_steps, film, frame_times, still, streamed
 from continua.neuro.noise import natural_noise, random_dots, sparse_noise, white_noise
 from continua.neuro.perception import Eigendistortions, Metamer, Percept, eigendistortions, metamer, metamer_film

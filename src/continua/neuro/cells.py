@@ -51,6 +51,9 @@ def read_state(state: Tensor, place: Place, channels: Sequence[int] | None) -> T
     if place == "all":
         return chosen.flatten(1)
     row, column = (chosen.shape[-2] // 2, chosen.shape[-1] // 2) if place == "centre" else place
+    height, width = chosen.shape[-2:]
+    if not (-height <= row < height and -width <= column < width):
+        raise ConfigError(f"place {(row, column)} is outside the map of {height} × {width}; expected a (row, column) inside it")
     return chosen[:, :, row, column]
 
 

@@ -177,7 +177,7 @@ def film_tuning(
         harmonic.append(amplitude)
     with torch.no_grad():
         still = [1000 * k / (frames * temporal_frequency) for k in range((skip + cycles) * frames)]
-        grey = drifting_grating(screen, still, contrast=0.0)
+        grey = drifting_grating(screen, still, temporal_frequency=0.0, frequency=0.0, contrast=0.0)
         baseline = responses(grey)[skip * frames :, 0].detach().cpu().double().numpy().mean(0)
     return TuningCurve(parameter, shown.numpy(), np.stack(means) - baseline, np.stack(harmonic), baseline, dict(fixed))
 

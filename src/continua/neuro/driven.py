@@ -8,6 +8,7 @@ from transition(h_{b−1}(s_b)). Its own time t_b runs from t0 to t1 in the same
 (gain 0), every block passes at its end through the state that the network's forward pass gives it.
 """
 
+import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,10 +20,10 @@ import torch
 from torch import Tensor
 
 from continua.blocks import Field, ODEBlock
-from continua.errors import ConfigError
+from continua.errors import ConfigError, ContinuaWarning
 from continua.models import Network
 from continua.neuro.cells import FilmResponses, Place, read_state
-from continua.neuro.movie import Film
+from continua.neuro.movie import Film, Movie, StreamedMovie
 from continua.neuro.screen import to_images
 from continua.neuro.selectivity import TimeCourse
 from continua.ode import SolverConfig, solve_with
@@ -55,10 +56,12 @@ class DrivenNetwork:
 
     Args:
         net: The network; its blocks are `ODEBlock`s.
-        gain: Strength of the drive, per unit of depth; 0 is off.
+        gain: Strength of the drive, per unit of depth; 0 is off. The film pulls the first block towards the stem's answer to it, and each
+            block the next, so that what is left of a difference falls to 1/e within 1/gain units of depth, were there no f.
         tau: Milliseconds per unit of depth.
         solver: Adaptive steps, by default dopri5 with tolerances of 1e-4: they land on every frame, and on jumps exactly.
-        prepare: From the film's contrasts to what the network reads; None: luminances around 0.5 in as many channels as it has.
+        prepare: From the film's contrasts to what the network reads; None: luminances around 0.5 in as many channels as it has. A network
+            trained on normalised images needs its own.
     """
 
     def __init__(
@@ -79,6 +82,11 @@ class DrivenNetwork:
             raise ConfigError(f"tau={tau} ms and gain={gain}; expected tau above 0 and gain at least 0")
         self.net, self.blocks, self.gain, self.tau = net, blocks, gain, tau
         self.solver = SolverConfig.of(dict(rtol=1e-4, atol=1e-4) if solver is None else solver)
+        if self.solver.steps is not None:
+            raise ConfigError(
+                f"steps={self.solver.steps} are equal, and a film needs steps that land on its frames; leave steps out, and choose a "
+                "method with an error estimate: solver=dict(method='dopri5', rtol=1e-3, atol=1e-3)"
+            )
         self.prepare = prepare or partial(to_images, channels=net.in_channels or 1)
 
     def wakes(self, start: float = 0.0) -> list[float]:
@@ -89,6 +97,7 @@ class DrivenNetwork:
     @torch.no_grad()
     def walk(self, movie: Film, times: Sequence[float], chunk: int = 16) -> Iterator[tuple[float, States]]:
         """The states of all blocks that are awake, at rising times of the film. No more than `chunk` of them are in memory at once."""
+        _check_film(movie)
         asked = [float(time) for time in times]
         if any(later <= earlier for earlier, later in pairwise(asked)) or (asked and not movie.start <= asked[0] <= asked[-1] <= movie.end):
             raise ConfigError(f"times must rise within the film, {movie.start} to {movie.end} ms; got {asked[:3]} … {asked[-1:]}")
@@ -122,13 +131,12 @@ class DrivenNetwork:
         place: Place = "centre",
         channels: Sequence[int] | None = None,
     ) -> FilmResponse:
-        """The mean response of units of a block in time bins, given by their edges in ms (mean by Simpson's rule).
+        """The mean response of units of a block, by default the first, in time bins, given by their edges in ms (mean by Simpson's rule).
 
         Memory does not grow with the film: states are read as they come, and only responses are kept.
         """
-        edges = np.asarray(bins, float)
-        if edges.ndim != 1 or len(edges) < 2:
-            raise ConfigError(f"bins are given by their edges, at least two; got {edges.tolist()}")
+        _check_film(movie)
+        edges = _edges(bins)
         moments = np.sort(np.concatenate([edges, (edges[1:] + edges[:-1]) / 2]))
         read = torch.stack(list(self._read(movie, moments.tolist(), block, place, channels)))
         return FilmResponse(edges, (read[:-2:2] + 4 * read[1:-1:2] + read[2::2]) / 6)
@@ -200,3 +208,22 @@ class DrivenNetwork:
         solution = solve_with(self.solver.replace(control=control), coupled, states, now, end, save_at=part or None)
         saved = [tuple(state[place] for state in solution.ys or ()) for place in range(len(part))]
         return saved, tuple(solution.y1)
+
+
+def _check_film(movie: object) -> None:
+    if not isinstance(movie, Movie | StreamedMovie):
+        raise ConfigError(
+            f"a {type(movie).__name__} is no film; make one with still(images, 100.0), "
+            "or film(frames, 10.0) of frames (time, channels, height, width)"
+        )
+
+
+def _edges(bins: "Sequence[float] | np.ndarray") -> np.ndarray:
+    """The edges of bins, if they rise."""
+    edges = np.asarray(bins, float)
+    if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all():
+        raise ConfigError(f"bins are given by their edges in ms, at least two, rising; got {edges.tolist()[:5]}")
+    if edges[-1] - edges[0] < 1:
+        message = f"all bins together last {edges[-1] - edges[0]:g} ms; times are in milliseconds, so that a second is 1000.0"
+        warnings.warn(message, ContinuaWarning, stacklevel=3)
+    return edges

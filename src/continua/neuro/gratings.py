@@ -6,6 +6,7 @@ orientation − 90: vertical stripes drift to the right (direction 0), those at 
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import torch
 from jaxtyping import Float
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from continua.errors import ConfigError
 from continua.neuro.movie import Movie
-from continua.neuro.screen import Number, Screen, aperture, inside
+from continua.neuro.screen import Number, Screen, aperture, inside, within_contrast
 
 Stimuli = Float[Tensor, "batch 1 height width"]
 
@@ -35,9 +36,9 @@ def grating(
     Args:
         screen: Where they are drawn.
         orientation: Of the stripes, degrees.
-        frequency: Cycles per degree.
+        frequency: Cycles per degree; along rows and along columns no more than half a cycle per pixel, `screen.finest`.
         phase: Degrees; it grows as the grating drifts.
-        contrast: 1: from black to white.
+        contrast: 1: from black to white; at most 1.
         size: Diameter of a round window at (x, y), degrees; infinite: the whole screen.
         x, y: Where phase 0 is white, and the middle of the window.
         edge: Width of the window's soft edge, degrees.
@@ -45,13 +46,18 @@ def grating(
     Returns:
         One stimulus for each value of the parameters, as contrasts.
 
+    Raises:
+        ConfigError: a frequency that the pixels cannot show, which would look like a lower one, or a contrast beyond −1 to 1.
+
     Examples:
         >>> import torch
         >>> from continua.neuro import Screen, grating
         >>> grating(Screen(32, 32, 0.1), orientation=torch.tensor([0.0, 45.0])).shape
         torch.Size([2, 1, 32, 32])
     """
+    within_contrast(contrast)
     orientation, frequency, phase, contrast, size, x, y, edge = screen.numbers(orientation, frequency, phase, contrast, size, x, y, edge)
+    _within_pixels(screen, orientation, frequency)
     across, up = screen.grid()
     direction = torch.deg2rad(orientation - 90)
     distance = (across - x) * torch.cos(direction) + (up - y) * torch.sin(direction)
@@ -70,17 +76,21 @@ def drifting_grating(
     Args:
         screen: where they are drawn.
         times: of the frames, in ms.
-        temporal_frequency: cycles per second.
+        temporal_frequency: cycles per second; at most half a cycle per frame.
         phase: at time 0, degrees.
         options: those of `grating`.
 
     Returns:
         A film.
 
+    Raises:
+        ConfigError: a frequency that pixels or frames cannot show, which would look like a lower one.
+
     Examples:
         >>> from continua.neuro import Screen, drifting_grating, frame_times
         >>> movie = drifting_grating(Screen(32, 32, 0.1), frame_times(100.0))
     """
+    _within_frames(times, temporal_frequency)
     return moving(times, lambda time: grating(screen, phase=_advance(screen, phase, temporal_frequency, time), **options))
 
 
@@ -91,7 +101,7 @@ def plaid(screen: Screen, *, orientation: Number = 90.0, angle: Number = 90.0, c
         screen: where they are drawn.
         orientation: between the two gratings, degrees.
         angle: from one to the other, degrees.
-        contrast: of both together.
+        contrast: of both together, at most 1.
         options: those of `grating`.
 
     Returns:
@@ -101,6 +111,7 @@ def plaid(screen: Screen, *, orientation: Number = 90.0, angle: Number = 90.0, c
         >>> from continua.neuro import Screen, plaid
         >>> stimuli = plaid(Screen(32, 32, 0.1), angle=60.0)
     """
+    within_contrast(contrast)
     first = torch.as_tensor(orientation) - torch.as_tensor(angle) / 2
     second = first + torch.as_tensor(angle)
     half = torch.as_tensor(contrast) / 2
@@ -115,17 +126,21 @@ def drifting_plaid(
     Args:
         screen: where they are drawn.
         times: of the frames, in ms.
-        temporal_frequency: cycles per second.
+        temporal_frequency: cycles per second; at most half a cycle per frame.
         phase: at time 0, degrees.
         options: those of `plaid`.
 
     Returns:
         A film.
 
+    Raises:
+        ConfigError: a frequency that pixels or frames cannot show, which would look like a lower one.
+
     Examples:
         >>> from continua.neuro import Screen, drifting_plaid, frame_times
         >>> movie = drifting_plaid(Screen(32, 32, 0.1), frame_times(100.0))
     """
+    _within_frames(times, temporal_frequency)
     return moving(times, lambda time: plaid(screen, phase=_advance(screen, phase, temporal_frequency, time), **options))
 
 
@@ -160,6 +175,7 @@ def bar(
         >>> from continua.neuro import Screen, bar
         >>> bars = bar(Screen(32, 32, 0.1), orientation=torch.tensor([0.0, 90.0]))
     """
+    within_contrast(contrast)
     orientation, width, length, contrast, x, y, edge = screen.numbers(orientation, width, length, contrast, x, y, edge)
     across, up = screen.grid()
     turned = torch.deg2rad(orientation - 90)
@@ -230,6 +246,7 @@ def moving_occluder(
     """
     if movie.frames.shape[-2:] != (screen.height, screen.width):
         raise ConfigError(f"the film is {tuple(movie.frames.shape[-2:])} pixels and the screen {(screen.height, screen.width)}")
+    within_contrast(value)
     cover = moving_bar(screen, movie.times, speed=speed, start=start, orientation=orientation, width=width).frames
     return Movie(movie.frames * (1 - cover) + value * cover, movie.times, movie.end, movie.jumps, movie.between)
 
@@ -250,6 +267,30 @@ def moving(times: Sequence[float], frame: Callable[[float], Tensor]) -> Movie:
         >>> movie = moving([0.0, 10.0], lambda ms: torch.full((1, 1, 8, 8), ms / 10))
     """
     return Movie(torch.stack([frame(float(time)) for time in times]), tuple(times), float(times[-1]))
+
+
+def _within_pixels(screen: Screen, orientation: Tensor, frequency: Tensor) -> None:
+    """Refuse gratings with more than half a cycle per pixel along rows or columns: pixels would show a lower frequency (aliasing)."""
+    angle, waves = torch.deg2rad(orientation.double()).flatten(), frequency.double().flatten().abs()
+    highest = screen.finest / torch.maximum(torch.cos(angle).abs(), torch.sin(angle).abs())
+    over = waves > highest * (1 + 1e-6)
+    if bool(over.any()):
+        place = int(over.nonzero()[0])
+        raise ConfigError(
+            f"a grating of {float(waves[place]):g} cycles/° would look like a coarser one on pixels of {screen.degrees_per_pixel:g}°; "
+            f"the highest frequency at this orientation is {float(highest[place]):.4g} cycles/°, half a cycle per pixel"
+        )
+
+
+def _within_frames(times: Sequence[float], temporal_frequency: Number) -> None:
+    """Refuse a drift of more than half a cycle from frame to frame: it would look like a slower one, or go the other way."""
+    gap = max((float(later) - float(earlier) for earlier, later in pairwise(times)), default=0.0)
+    fastest = float(torch.as_tensor(temporal_frequency).abs().max())
+    if gap > 0 and fastest * gap / 1000 > 0.5 * (1 + 1e-6):
+        raise ConfigError(
+            f"a drift of {fastest:g} cycles/s would look like a slower one in frames of {gap:g} ms; "
+            f"the highest temporal frequency is {500 / gap:.4g} cycles/s, half a cycle per frame: show frames more often"
+        )
 
 
 def _advance(screen: Screen, phase: Number, temporal_frequency: Number, time: float) -> Tensor:

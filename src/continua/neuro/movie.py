@@ -1,5 +1,7 @@
 """A stimulus that moves: frames on a time base in milliseconds, and the moments at which it jumps."""
 
+import math
+import warnings
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -11,7 +13,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from continua.errors import ConfigError
+from continua.errors import ConfigError, ContinuaWarning
+from continua.neuro.screen import within_contrast
+
+SHORTEST = 2.0  # ms; who asks for a shorter film has probably thought of seconds
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +178,7 @@ def streamed(
 
 
 def frame_times(duration: float, frame: float = 10.0, start: float = 0.0) -> list[float]:
-    """Times of frames, in ms: every `frame` ms from `start`, and the end itself.
+    """Times of frames, in ms: every `frame` ms from `start`, and the end itself, after a shorter frame where the duration has a remainder.
 
     Args:
         duration: in ms.
@@ -187,11 +192,17 @@ def frame_times(duration: float, frame: float = 10.0, start: float = 0.0) -> lis
         >>> from continua.neuro import frame_times
         >>> frame_times(20.0, frame=10.0)
         [0.0, 10.0, 20.0]
+        >>> frame_times(25.0, frame=10.0)
+        [0.0, 10.0, 20.0, 25.0]
     """
     if duration <= 0 or frame <= 0:
         raise ConfigError(f"a film of {duration} ms with a frame every {frame} ms cannot be; expected positive numbers")
-    count = max(1, round(duration / frame))
-    return [start + duration * k / count for k in range(count + 1)]
+    if duration < SHORTEST:
+        warnings.warn(f"a film of {duration:g} ms; times are in milliseconds, so that a second is 1000.0", ContinuaWarning, stacklevel=2)
+    whole = round(duration / frame)
+    if whole and math.isclose(whole * frame, duration, rel_tol=1e-9):
+        return [start + duration * k / whole for k in range(whole + 1)]
+    return [start + frame * k for k in range(math.floor(duration / frame) + 1)] + [start + duration]
 
 
 def film(images: Float[Tensor, "time ..."], frame: float, start: float = 0.0) -> Movie:
@@ -240,7 +251,7 @@ def contrast_steps(
 
     Args:
         image: what is shown, as contrasts.
-        contrasts: it is multiplied by, one after another.
+        contrasts: it is multiplied by, one after another; above 1 only where the product stays within −1 to 1.
         durations: of each, in ms.
 
     Returns:
@@ -253,6 +264,8 @@ def contrast_steps(
     lengths = [float(durations)] * len(contrasts) if isinstance(durations, int | float) else [float(value) for value in durations]
     if len(lengths) != len(contrasts) or not lengths:
         raise ConfigError(f"{len(contrasts)} contrasts and {len(lengths)} durations; expected one duration for each contrast")
+    if not all(abs(float(contrast)) <= 1 for contrast in contrasts):
+        within_contrast(*(image * contrast for contrast in contrasts))
     starts = [sum(lengths[:k]) for k in range(len(lengths))]
     frames = torch.stack([image * contrast for contrast in contrasts])
     return Movie(frames, tuple(starts), sum(lengths), tuple(starts[1:]))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from continua.errors import ConfigError
 from continua.neuro.movie import Movie
-from continua.neuro.screen import Screen, inside
+from continua.neuro.screen import Screen, inside, within_contrast
 
 Images = Float[Tensor, "count 1 height width"]
 
@@ -40,6 +40,7 @@ def white_noise(
         >>> from continua.neuro import Screen, white_noise
         >>> noise = white_noise(Screen(32, 32, 0.1), 4, seed=0)
     """
+    within_contrast(contrast)
     rows, columns = math.ceil(screen.height / check), math.ceil(screen.width / check)
     if kind == "gaussian":
         small = torch.randn(count, 1, rows, columns, generator=drawing(seed))
@@ -69,6 +70,7 @@ def sparse_noise(screen: Screen, count: int, *, seed: int, spots: int = 1, check
         >>> from continua.neuro import Screen, sparse_noise
         >>> noise = sparse_noise(Screen(32, 32, 0.1), 4, seed=0)
     """
+    within_contrast(contrast)
     rows, columns = math.ceil(screen.height / check), math.ceil(screen.width / check)
     if not 1 <= spots <= rows * columns:
         raise ConfigError(f"{spots} spots on {rows} × {columns} checks; expected from 1 to {rows * columns}")
@@ -97,6 +99,7 @@ def natural_noise(screen: Screen, count: int, *, seed: int, exponent: float = 1.
         >>> from continua.neuro import Screen, natural_noise
         >>> noise = natural_noise(Screen(32, 32, 0.1), 4, seed=0)
     """
+    within_contrast(contrast)
     noise = torch.randn(count, 1, screen.height, screen.width, generator=drawing(seed), dtype=torch.float64)
     down = torch.fft.fftfreq(screen.height, dtype=torch.float64)[:, None]
     along = torch.fft.rfftfreq(screen.width, dtype=torch.float64)[None]
@@ -146,6 +149,7 @@ def random_dots(
         >>> from continua.neuro import Screen, frame_times, random_dots
         >>> movie = random_dots(Screen(32, 32, 0.1), frame_times(100.0), seed=0, coherence=0.5)
     """
+    within_contrast(contrast)
     if not 0 <= coherence <= 1 or lifetime <= 0 or dots < 1:
         raise ConfigError(f"coherence {coherence}, {dots} dots, lifetime {lifetime} ms; expected 0 to 1, at least 1, and a positive number")
     random, (height, width) = drawing(seed), screen.degrees

@@ -107,8 +107,8 @@ def metamer(
         >>> net = create_model("dcn_ode", channels=(4,), norm_groups=2, in_channels=1, solver=dict(method="rk4", steps=1))
         >>> made = metamer(Percept(net, block=0, t=1.0), torch.rand(1, 1, 8, 8), steps=5)
     """
-    target = _one(image)
-    first = _noise(target, seed) if start is None else start
+    target = _luminances(image)
+    first = _noise(target, seed) if start is None else _luminances(start)
     (made,) = _descend(view, target, first, steps, goal, rate)
     return made
 
@@ -237,7 +237,7 @@ def metamer_film(
         >>> net = create_model("dcn_ode", channels=(4,), norm_groups=2, in_channels=1, solver=dict(method="rk4", steps=1))
         >>> picture, made = metamer_film(net, torch.rand(1, 1, 8, 8), 0, [0.5, 1.0], steps=3)
     """
-    target, moments = _one(image), torch.unique(torch.tensor([float(t) for t in times], dtype=torch.float64))
+    target, moments = _luminances(image), torch.unique(torch.tensor([float(t) for t in times], dtype=torch.float64))
     frozen = Percept(net, block, float(moments[0]), prepare=prepare)
     place = torch.searchsorted(moments, torch.tensor([float(t) for t in times], dtype=torch.float64))
 
@@ -259,6 +259,17 @@ def _one(image: Tensor) -> Tensor:
             f"the image is {tuple(image.shape)} of {image.dtype}; expected one image, (1, channels, height, width), of floats"
         )
     return image.detach()
+
+
+def _luminances(image: Tensor) -> Tensor:
+    """One image whose pixels a metamer can have."""
+    low, high = float(image.min()), float(image.max())
+    if not (low >= -1e-6 and high <= 1 + 1e-6):
+        raise ConfigError(
+            f"the image has values from {low:.4g} to {high:.4g}, and pixels of a metamer are kept within [0, 1]; expected luminances "
+            "(of bytes: image / 255; normalised images: give them before, and prepare= to the view)"
+        )
+    return _one(image)
 
 
 def _normal_product(view: View, image: Tensor) -> Callable[[Tensor], Tensor]:

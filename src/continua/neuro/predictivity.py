@@ -1,5 +1,6 @@
 """Linear predictivity: how well a linear map from a model's responses predicts recorded neurons, on stimuli the map has not seen."""
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -33,7 +34,7 @@ class Recordings:
     @property
     def mean(self) -> np.ndarray:
         """The mean over repeats, (stimuli, neurons)."""
-        return np.nanmean(self.responses, axis=0)
+        return _known_mean(self.responses)
 
     def reliability(self, splits: int = 20, seed: int = 0) -> np.ndarray | None:
         """The correlation over stimuli of one half of the repeats with the other, (neurons,).
@@ -46,9 +47,9 @@ class Recordings:
         random, halves = np.random.default_rng(seed), []
         for _ in range(splits):
             order = random.permutation(count)
-            one, other = (np.nanmean(self.responses[part], axis=0) for part in (order[: count // 2], order[count // 2 : 2 * (count // 2)]))
+            one, other = (_known_mean(self.responses[part]) for part in (order[: count // 2], order[count // 2 : 2 * (count // 2)]))
             halves.append(correlations(one, other))
-        half = np.nanmean(halves, axis=0)
+        half = _known_mean(np.stack(halves))
         return 2 * half / (1 + half)
 
 
@@ -70,7 +71,10 @@ def read_recordings(path: "str | Path", key: str = "responses") -> Recordings:
         >>> read_recordings("v1.npz")  # doctest: +SKIP
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):  # an .npy file
+            raise DataError(f"{path} is an .npy file, a single array; use Recordings(numpy.load(path)), or write it with numpy.savez")
+        with loaded as file:
             if key not in file:
                 raise DataError(
                     f"{path} holds {', '.join(file.files) or 'nothing'}, not {key!r}; say which array: read_recordings(path, key=...)"
@@ -88,9 +92,9 @@ class Predictivity:
     """How well neurons are predicted.
 
     Attributes:
-        correlation: of prediction and response on stimuli left out, the mean over folds, (neurons,)
+        correlation: of prediction and response on stimuli left out, the mean over folds, (neurons,); NaN for a neuron that never varies
         corrected: the same divided by the square root of each neuron's reliability; NaN where that is too low; None with a single repeat
-        score: the median over neurons of what is corrected where it can be, else of the correlation
+        score: the median over neurons of what is corrected where it can be, else of the correlation; neurons with NaN do not count
         low, high: 95 % interval of the score, by bootstrap over neurons
     """
 
@@ -144,13 +148,15 @@ def linear_predictivity(
         raise ConfigError(f"{folds} folds of {len(x)} stimuli; expected at least 2 folds, of at least 4 stimuli each")
     if not np.isfinite(y).all():
         raise ConfigError("some stimulus has no recorded response of some neuron in any repeat; leave it or the neuron out")
+    if not (np.ptp(y, axis=0) > 0).any():
+        raise ConfigError("no recorded neuron varies from stimulus to stimulus, so there is nothing to predict")
     order = np.random.default_rng(seed).permutation(len(x))
     parts = []
     for part in np.array_split(order, folds):
         rest = np.setdiff1d(order, part)
         # Within each fold: over all of them, the means of the training parts, opposite to those of the folds, would count against it.
         parts.append(correlations(_predict(x[rest], y[rest], x[part], method, components), y[part], flat=0.0))
-    correlation = np.mean(parts, axis=0)
+    correlation = np.where(np.ptp(y, axis=0) > 0, np.mean(parts, axis=0), np.nan)
     reliability = recorded.reliability(seed=seed)
     corrected = None
     if reliability is not None:
@@ -177,6 +183,13 @@ def _predict(x: np.ndarray, y: np.ndarray, unseen: np.ndarray, method: Regressio
     else:
         raise unknown_name("regression", method, ["ridge", "pls"])
     return np.asarray(model.fit(x, y).predict(unseen)).reshape(len(unseen), -1)
+
+
+def _known_mean(values: np.ndarray) -> np.ndarray:
+    """The mean over the first axis of what is not NaN; NaN where there is nothing, without numpy's warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Mean of empty slice", RuntimeWarning)
+        return np.nanmean(values, axis=0)
 
 
 def correlations(one: np.ndarray, other: np.ndarray, flat: float = np.nan) -> np.ndarray:

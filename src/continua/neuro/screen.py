@@ -70,6 +70,13 @@ class Screen:
         return tuple(value.expand(count)[:, None, None, None] for value in given)
 
 
+def within_contrast(*values: Number) -> None:
+    """Refuse contrasts beyond black and white, such as those in per cent."""
+    largest = [float(torch.as_tensor(value).abs().max()) for value in values]
+    if not all(size <= 1 + 1e-6 for size in largest):
+        raise ConfigError(f"a contrast of {max(largest):g} is beyond black and white; expected from −1 to 1, as in contrast=0.5 for 50 %")
+
+
 def inside(screen: Screen, distance: Tensor, edge: Number = 0.0) -> Tensor:
     """1 where a distance in degrees to an outline is negative, 0 where it is positive, smooth over `edge` degrees (at least a pixel).
 
@@ -143,11 +150,15 @@ def masked_square(
     Returns:
         Covered stimuli.
 
+    Raises:
+        ConfigError: a contrast beyond −1 to 1.
+
     Examples:
         >>> from continua.neuro import Screen, grating, masked_square
         >>> screen = Screen(32, 32, 0.1)
         >>> covered = masked_square(screen, grating(screen), size=1.0)
     """
+    within_contrast(value)
     across, up = screen.grid()
     cover = inside(screen, (across - x).abs() - size / 2) * inside(screen, (up - y).abs() - size / 2)
     return stimulus * (1 - cover) + value * cover
@@ -156,7 +167,7 @@ def masked_square(
 def to_images(
     contrast: Float[Tensor, "*batch channels height width"], channels: int = 1, mean: float = 0.5
 ) -> Float[Tensor, "*batch channels2 height width"]:
-    """Luminances mean · (1 + contrast) of grey stimuli, in [0, 1] for the usual mean, the same in each of `channels`.
+    """Luminances mean · (1 + contrast) of grey stimuli, the same in each of `channels`; contrasts from −1 to 1 come into [0, 1].
 
     Args:
         contrast: stimuli.

@@ -74,15 +74,7 @@ class ContinuousBrain:
 
     def start_recording(self, recording_target: str, time_bins: Sequence[TimeBin]) -> None:
         """Have `look_at` return the mean of h(t) over each bin, given as (start, end) in ms after the image."""
-        target = str(recording_target)
-        if target not in self.regions:
-            raise unknown_name("recording target", target, self.regions)
-        # Benchmarks of a single bin hand it over as an array of no dimensions that holds the pair.
-        given: Sequence[Any] = time_bins
-        pairs = [each.item() if getattr(each, "ndim", None) == 0 else each for each in given]
-        bins = [(float(start), float(end)) for start, end in pairs]
-        if not bins or any(end <= start for start, end in bins):
-            raise ConfigError(f"time_bins={list(time_bins)}; expected pairs (start, end) in ms, each end after its start")
+        target, bins = self._target(recording_target), _bins(time_bins)
         self._doing = lambda stimuli, names, paths: self._assembly(stimuli, names, paths, target, bins)
 
     def start_task(self, task: str, fitting_stimuli: Any = None) -> None:
@@ -118,9 +110,11 @@ class ContinuousBrain:
 
     @torch.no_grad()
     def record(self, images: Float[Tensor, "batch 3 height width"], region: str, time_bins: Sequence[TimeBin]) -> Tensor:
-        """The mean response of every unit of a region in each bin, (batch, bins, channels, height, width)."""
-        index, block = self.regions[region], self.blocks[self.regions[region]]
-        starts, ends = (torch.tensor([pair[place] for pair in time_bins], dtype=torch.float64) for place in (0, 1))
+        """The mean response of every unit of a region in each bin, (batch, bins, channels, height, width), to images in [0, 1]."""
+        index = self.regions[self._target(region)]
+        block, pairs = self.blocks[index], _bins(time_bins)
+        self._check_images(images)
+        starts, ends = (torch.tensor([pair[place] for pair in pairs], dtype=torch.float64) for place in (0, 1))
         inside = (torch.arange(SAMPLES, dtype=torch.float64) + 0.5) / SAMPLES
         moments = starts[:, None] + inside * (ends - starts)[:, None]  # (bins, samples)
         depth = block.t0 + (moments - self.wakes(index)) / self.tau
@@ -132,6 +126,20 @@ class ContinuousBrain:
             grey = self.prepare(torch.full_like(images[:1], 0.5))
             answers[asleep] = self.net.states(grey, index, [block.t1])[-1].expand_as(answers[asleep])
         return answers.mean(1).transpose(0, 1)
+
+    def _target(self, region: str) -> str:
+        if str(region) not in self.regions:
+            raise unknown_name("recording target", str(region), self.regions)
+        return str(region)
+
+    def _check_images(self, images: Tensor) -> None:
+        if images.ndim != 4 or tuple(images.shape[1:]) != (3, self.size, self.size):
+            raise ConfigError(
+                f"images have shape {tuple(images.shape)}; expected (batch, 3, {self.size}, {self.size}): resize them, or give size="
+            )
+        low, high = float(images.min()), float(images.max())
+        if not (low >= -1e-6 and high <= 1 + 1e-6):
+            raise ConfigError(f"images have values from {low:.4g} to {high:.4g}; expected luminances in [0, 1] (bytes: images / 255)")
 
     def _as_read(self, images: Tensor) -> Tensor:
         return images.mean(1, keepdim=True) if self.net.in_channels == 1 else images
@@ -175,6 +183,19 @@ class ContinuousBrain:
         chosen = [self.labels[allowed[place]] for place in logits[:, list(allowed)].argmax(1).tolist()]
         values = [[label] for label in chosen]
         return _assemblies().BehavioralAssembly(values, coords=_presented(stimuli, names), dims=["presentation", "choice"])
+
+
+def _bins(time_bins: Sequence[TimeBin]) -> list[TimeBin]:
+    """Time bins as pairs, if they are."""
+    # Benchmarks of a single bin hand it over as an array of no dimensions that holds the pair.
+    pairs = [each.item() if getattr(each, "ndim", None) == 0 else each for each in time_bins]
+    try:
+        bins = [(float(start), float(end)) for start, end in pairs]
+    except (TypeError, ValueError):
+        bins = []
+    if not bins or not all(start < end for start, end in bins):
+        raise ConfigError(f"time_bins={list(time_bins)}; expected pairs (start, end) in ms, each end after its start, as in [(50, 60)]")
+    return bins
 
 
 def _presented(stimuli: Any, names: Sequence[str]) -> dict[str, Any]:
