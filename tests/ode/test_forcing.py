@@ -132,3 +132,11 @@ def test_a_forcing_is_part_of_the_module_that_owns_it():
 def test_what_makes_no_movie_is_refused(given, times, options, message):
     with pytest.raises(ConfigError, match=message):
         Forcing(given, times, **options)
+
+
+def test_one_movie_per_sample_at_a_time_per_sample_is_told_to_name_the_sample():
+    u = Forcing(torch.rand(5, 2, 3), torch.arange(5.0))
+    with pytest.raises(ConfigError, match=r"returned shape \(2, 2, 3\) for a state of shape \(2, 3\).*u\(t, sample\)"):
+        solve(lambda t, y: u(t) - y, torch.zeros(2, 3), 0.0, 1.0, control="sample")
+    shared = Forcing(torch.rand(5, 3), torch.arange(5.0))  # one row per sample
+    assert solve(lambda t, y: shared(t) - y, torch.zeros(2, 3), 0.0, 1.0, control="sample").y1.shape == (2, 3)

@@ -144,9 +144,10 @@ class Rate:
         checked = []
         for part, like in zip(parts, y, strict=True):
             if part.shape != like.shape:
-                raise ConfigError(
-                    f"f(t, y) returned shape {tuple(part.shape)} for a state of shape {tuple(like.shape)}; they must be equal"
-                )
+                text = f"f(t, y) returned shape {tuple(part.shape)} for a state of shape {tuple(like.shape)}; they must be equal"
+                twice = part.shape == (like.shape[0], *like.shape)
+                hint = " (values per sample at a time per sample? a Forcing is asked for them by u(t, sample))" if twice else ""
+                raise ConfigError(text + hint)
             if part.dtype != like.dtype:
                 if self._autocast is None or not part.is_floating_point():
                     raise ConfigError(f"f(t, y) returned {part.dtype} for a state of {like.dtype}; cast inside f, or use torch.autocast")
