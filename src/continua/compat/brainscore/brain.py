@@ -185,7 +185,7 @@ class ContinuousBrain:
         return _assemblies().BehavioralAssembly(values, coords=_presented(stimuli, names), dims=["presentation", "choice"])
 
 
-def _bins(time_bins: Sequence[TimeBin]) -> list[TimeBin]:
+def _bins(time_bins: Sequence[Any]) -> list[TimeBin]:
     """Time bins as pairs, if they are."""
     # Benchmarks of a single bin hand it over as an array of no dimensions that holds the pair.
     pairs = [each.item() if getattr(each, "ndim", None) == 0 else each for each in time_bins]
