@@ -1,7 +1,9 @@
 # Everything a person types: `make demo` and `make test` first. Each target makes the environment it needs, once.
 PYTHON ?= python3
 PY := .venv/bin/python
-PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# After `make hashed` nothing more is fetched: everything is there, its hash was checked, and so was that of what builds the package.
+HASHED = $(shell test ! -e .venv/.hashed || echo --no-index --no-build-isolation)
+PIP = $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt $(HASHED)
 # Temporary files go to the clone where the system's folder is not writable.
 export TMPDIR := $(shell if [ -w "$${TMPDIR:-/tmp}" ]; then echo "$${TMPDIR:-/tmp}"; else mkdir -p .tmp && echo "$(CURDIR)/.tmp"; fi)
 
@@ -27,13 +29,14 @@ endif
 	@test -f src/continua/native/libcontinua.so || echo "No C++ compiler was found: Continua computes by PyTorch's own operations, several times slower (continua doctor)."
 	@pwd -P > $@
 
-# Every pinned package, each file checked against its hash. The targets after it find all they need.
+# Every pinned package, each file checked against its hash. The targets after it find all they need, and are not let onto the network.
 .venv/.hashed: hashes.txt
 	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r hashes.txt
+	@$(PY) -c 'import torch' || { echo "PyTorch as pinned needs packages that hashes.txt has not: give pip its build for the CPU (FAQ), or leave out make hashed"; exit 1; }
 	@touch $@
 
-hashed: .venv/.hashed ## install every pinned package into .venv, checked against hashes.txt
+hashed: .venv/.hashed ## install every pinned package into .venv, checked against hashes.txt; nothing is fetched after it
 
 # One stamp per extra: .venv/.test, .venv/.docs, ...
 .venv/.%: .venv/.base

@@ -3,8 +3,9 @@
     python scripts/hashes.py [FOLDER OF WHEELS ...]
 
 Run it after a change of constraints.txt; it asks the index that pip itself asks. The folders are for files that are not there:
-PyTorch's builds for the CPU come from an index of its own, and each of them is one more hash under the same name. `make hashed` installs
-by this file: one that is none of these is refused.
+PyTorch's builds for the CPU come from an index of its own. They are what is meant on Linux, under their full version (`2.13.0+cpu`): the
+builds of the same number that PyPI has there ask for a dozen packages of CUDA, which nobody pinned. `make hashed` installs by this file:
+one that is none of these is refused.
 """
 
 import hashlib
@@ -54,32 +55,47 @@ def version_of(file: str, name: str) -> str | None:
     return None
 
 
-def sums_of(index: str, name: str, version: str, folders: list[Path]) -> list[str]:
-    """SHA-256 of every file of a version: in the registry, and in folders of wheels."""
+def sums_of(index: str, name: str, version: str, folders: list[Path]) -> str:
+    """SHA-256 of every file of a version, in the registry and in folders of wheels, as lines of requirements."""
     with urllib.request.urlopen(f"{index}/{name}/", timeout=60) as response:
         page = Links()
         page.feed(response.read().decode())
     files = [path for folder in folders for path in folder.glob("*.whl")]
     sums = {file: digest for file, digest in page.sums.items() if version_of(file, name) == version}
     sums |= {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files if version_of(path.name, name) == version}
-    return sorted(set(sums.values()))
+    builds: dict[str, dict[str, str]] = {}
+    for file, digest in sums.items():
+        builds.setdefault(re.sub(r"[^+]*(\+\w+)?.*", r"\1", file.replace("%2B", "+"), count=1), {})[file] = digest
+    both = len(builds) > 1
+    return "".join(
+        block(
+            f"{name}=={version}{build}" + (f' ; sys_platform {"==" if build else "!="} "linux"' if both or build else ""),
+            set(some.values()),
+        )
+        for build, some in sorted(builds.items(), reverse=True)
+    )
+
+
+def block(requirement: str, sums: set[str]) -> str:
+    return " \\\n    ".join([requirement, *(f"--hash=sha256:{digest}" for digest in sorted(sums))]) + "\n"
 
 
 def main() -> int:
     folders = [Path(word) for word in sys.argv[1:]]
     lines, target, index = [HEAD], ROOT / "hashes.txt", index_address()
-    known = dict(
-        re.findall(r"^(\S+==\S+) \\\n((?:    --hash=\S+(?: \\)?\n)+)", target.read_text() if target.exists() else "", re.MULTILINE)
-    )
+    known: dict[str, str] = {}
+    for text in re.findall(r"^\S+==.*\\\n(?:    --hash=\S+(?: \\)?\n)+", target.read_text() if target.exists() else "", re.MULTILINE):
+        plain = re.split(r"[+ ]", text, maxsplit=1)[0]
+        known[plain] = known.get(plain, "") + text
     for name, version in pinned(ROOT / "constraints.txt").items():
         if f"{name}=={version}" in known:  # to ask for all anew, remove the file
-            lines.append(f"{name}=={version} \\\n{known[f'{name}=={version}']}")
+            lines.append(known[f"{name}=={version}"])
             continue
         sums = sums_of(index, name, version, folders)
         if not sums:
             print(f"{name}=={version} is not in the registry", file=sys.stderr)
             return 1
-        lines.append(" \\\n    ".join([f"{name}=={version}", *(f"--hash=sha256:{digest}" for digest in sums)]) + "\n")
+        lines.append(sums)
     target.write_text("".join(lines))
     print(f"wrote hashes.txt: {len(lines) - 1} packages")
     return 0

@@ -9,6 +9,7 @@ made from one that has everything imported. The seed that is printed repeats the
 
 import argparse
 import gc
+import io
 import json
 import os
 import random
@@ -20,11 +21,11 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before PyTorch: a process with threads cannot be forked
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
@@ -217,8 +218,8 @@ def _differing(one: dict[str, str], other: dict[str, str]) -> list[str]:
 # --- all of them --------------------------------------------------------------------------------------------------------
 
 
-def trials(known: dict[str, Known], draw: random.Random, sample: bool) -> Iterator[Trial]:
-    """Every point in every way, command by command, then draws without end; `sample`: draws alone."""
+def trials(known: dict[str, Known], draw: random.Random, sample: bool, ways: Sequence[str]) -> Iterator[Trial]:
+    """Every point in every way, command by command, then draws without end of these `ways`; `sample`: draws alone."""
     for name, each in {} if sample else known.items():
         for at in range(1, each.points + 1):
             for way in WAYS:
@@ -226,21 +227,22 @@ def trials(known: dict[str, Known], draw: random.Random, sample: bool) -> Iterat
             for _ in range(MOMENTS):
                 yield Trial(name, ((SILENT, draw.uniform(0, each.seconds)),))
             if at % 4 == 0:
-                yield drawn(known, draw)
+                yield drawn(known, draw, ways)
     while True:
-        yield drawn(known, draw)
+        yield drawn(known, draw, ways)
 
 
-def drawn(known: dict[str, Known], draw: random.Random) -> Trial:
+def drawn(known: dict[str, Known], draw: random.Random, among: Sequence[str]) -> Trial:
     """Up to three strikes on one command, the later ones while it goes on."""
     name = draw.choice(list(known))
-    ways, each = draw.choices((SILENT, *WAYS), k=draw.randint(1, 3)), known[name]
+    ways, each = draw.choices(among, k=draw.randint(1, 3)), known[name]
     return Trial(name, tuple((way, draw.uniform(0, each.seconds) if way == SILENT else draw.randint(1, each.points)) for way in ways))
 
 
 def carry_out(known: dict[str, Known], tally: Tally, options: argparse.Namespace, base: Path) -> None:
     """Trials until the time is over, `options.workers` at once, each in a process of its own."""
-    waiting, end = trials(known, random.Random(tally.seed), options.sample), tally.began + 60 * options.minutes
+    waiting = trials(known, random.Random(tally.seed), options.sample, options.ways.split(","))
+    end = tally.began + 60 * options.minutes
     running: dict[int, tuple[int, Trial]] = {}
     left = Counter({name: each.points * len(WAYS) for name, each in known.items()})
     number = 0
@@ -288,6 +290,41 @@ def _report(trial: Trial, known: Known, home: Path, seed: int) -> int:
     return 0
 
 
+def _make_light() -> None:
+    """Leave out what takes longer than the work that is struck, and touches no file of it."""
+    import sklearn.datasets
+    import torch
+
+    from continua.report import draw
+    from continua.runs import environment
+
+    torch.set_num_threads(1)
+    environment._commit = lambda: None  # starts git
+    sklearn.datasets.load_digits = cache(sklearn.datasets.load_digits)  # reads a table of scikit-learn's, number by number
+    draw.matplotlib_figure = partial(DrawnOnce, draw.matplotlib_figure)  # pyright: ignore[reportPrivateImportUsage]
+
+
+class DrawnOnce:
+    """Stands in for a figure of matplotlib's: what has been drawn once is written again as bytes. Drawing takes longest."""
+
+    pictures: ClassVar[dict[str, bytes]] = {}
+
+    def __init__(self, draw: Callable[..., Any], figure: Any, *, on_page: bool = False) -> None:
+        self.draw, self.on_page, self.figure = partial(draw, figure, on_page=on_page), on_page, figure
+
+    def savefig(self, target: Path, **options: Any) -> None:
+        from continua.report.plain import to_plain
+
+        key = json.dumps([to_plain(self.figure), self.on_page, options["format"]], default=str)
+        if key not in self.pictures:
+            drawn = io.BytesIO()
+            self.draw().savefig(drawn, **options)
+            self.pictures[key] = drawn.getvalue()
+        with open(target, "wb") as file:
+            for start in range(0, len(self.pictures[key]), 8192):
+                file.write(self.pictures[key][start : start + 8192])
+
+
 def _write(tally: Tally, known: dict[str, Known], options: argparse.Namespace) -> None:
     if options.json is not None:
         options.json.parent.mkdir(parents=True, exist_ok=True)
@@ -302,6 +339,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2, help="trials at a time")
     parser.add_argument("--nice", type=int, default=0, help="added to the niceness once everything is imported")
     parser.add_argument("--sample", action="store_true", help="draw trials at random in place of every point in turn")
+    parser.add_argument("--ways", default=",".join((SILENT, *WAYS)), help="of trials that are drawn, with commas between them")
     parser.add_argument("--json", type=Path, default=None, help="a file to which the counts are added")
     parser.add_argument("--keep", type=Path, default=None, help="a folder in which trials that were lost stay to be looked at")
     options = parser.parse_args()
@@ -309,13 +347,9 @@ def main() -> int:
     seed = random.randrange(10**6) if options.seed is None else options.seed
     print(f"seed {seed}, {options.minutes:g} minutes", flush=True)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    import torch
-
-    from continua.runs import folder
-
-    torch.set_num_threads(1)
-    folder._commit = lambda: None  # git takes longer than the training, and has nothing to do with it
+    _make_light()
     words = [f"--minutes {options.minutes:g}", f"--seed {seed}", f"--only {options.only}"] + ["--sample"] * options.sample
+    words += [] if options.ways == parser.get_default("ways") else [f"--ways {options.ways}"]
     tally = Tally(f"python scripts/torture.py {' '.join(words)}", seed)
     memory = Path("/dev/shm")  # a process is killed in the same way on any disk, and this one is quick
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as name:

@@ -109,9 +109,15 @@ def test_the_build_backend_is_pinned() -> None:
 
 
 def test_every_pinned_package_has_hashes_by_which_it_can_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    hashed = dict(re.findall(r"^([\w.-]+)==(\S+) \\\n    --hash=sha256:[0-9a-f]{64}", read("hashes.txt"), re.MULTILINE))
+    hashed = dict(re.findall(r"^([\w.-]+)==([^\s+]+)\S*(?: ; .*)? \\\n    --hash=sha256:[0-9a-f]{64}", read("hashes.txt"), re.MULTILINE))
     assert hashed == script("bill_of_materials", monkeypatch).pinned(ROOT / "constraints.txt"), "run scripts/hashes.py"
+    assert 'torch==2.13.0+cpu ; sys_platform == "linux"' in read("hashes.txt"), "PyPI's build needs packages of CUDA that nobody pinned"
     assert "--require-hashes" in read("Makefile")
+    assert "make hashed" in read(".ci/run")
+    backend = tomllib.loads(read("pyproject.toml"))["build-system"]["requires"]
+    assert [wanted for wanted in backend if wanted not in read("constraints.txt").splitlines()] == [], (
+        "what builds the wheel has hashes too"
+    )
 
 
 @pytest.mark.parametrize(

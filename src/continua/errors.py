@@ -1,5 +1,6 @@
 """One family of errors. Each message says what was given, what was expected and what to do next."""
 
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from math import nan
@@ -56,6 +57,11 @@ def unknown_name(
     hint = f" did you mean {plain[near[0]]}?" if near else ""
     listed = see or f"known: {', '.join(names[:most])}{f', … ({len(names)} in all)' if len(names) > most else ''}"
     return error(f"unknown {what} {given!r};{hint} {listed}")
+
+
+def typed(path: object) -> str:
+    """A path as a shell takes it, for a command that a message advises: with quotes where it has spaces."""
+    return shlex.quote(str(path))
 
 
 def refuse_second(what: str, name: str, known: Callable[..., object], new: Callable[..., object]) -> None:

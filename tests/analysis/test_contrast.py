@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 import continua
+from continua import create_model
 from continua.analysis import contrast
 from continua.analysis.measure import black, measured
 from continua.analysis.questions.contrast import MODES, log_spaced, modes_of, present
@@ -149,3 +150,23 @@ def test_scaling_inputs_and_time_alike_changes_no_prediction_of_a_normalised_aut
     ends = dict.fromkeys(range(len(net.blocks)), 2.0 * 0.01)
     torch.testing.assert_close(net(images, t1=ends, input_scale=0.01), net(images), rtol=1e-9, atol=1e-9)
     assert not torch.allclose(net(images, input_scale=0.01), net(images), rtol=1e-2), "inputs alone are not enough"
+
+
+@pytest.mark.parametrize("model", ["odenet", "dcn_ode"])
+def test_without_explicit_time_the_symmetry_of_contrast_is_exact(model: str) -> None:
+    """No weight is touched: a field that does not read t has f(c h) = f(h) by itself, up to the ε of its norms, which is none here."""
+    torch.manual_seed(0)
+    images, ends = torch.rand(4, 1, 16, 16, dtype=torch.float64), {0: 2.0 * 0.01, 1: 2.0 * 0.01}
+    found = {}
+    for explicit in (False, True):
+        net = create_model(
+            model, in_channels=1, channels=(4, 6), norm_groups=2, t1=2.0, explicit_time=explicit, solver=dict(method="rk4", steps=3)
+        )
+        net = net.double().eval()
+        for module in net.modules():
+            if isinstance(module, torch.nn.GroupNorm):
+                module.eps = 1e-20
+        with torch.no_grad():
+            found[explicit] = float((net(images, t1=ends, input_scale=0.01) - net(images)).abs().max())
+    assert found[False] < 1e-9
+    assert found[True] > 1e-4, "with t among its inputs the field tells the two apart"

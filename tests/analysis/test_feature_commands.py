@@ -48,6 +48,7 @@ def answer_of(run: Path, name: str) -> Path:
             ["--data", "digits", "--per_class", "6", "--times", "2", "--cs", "[0.1, 1]", "--jobs", "1"],
             {"transfer.csv", "transfer.png"},
         ),
+        ("retrieval", ["--per_class", "6", "--times", "2", "--nearest", "3"], {"retrieval.csv", "retrieval.png"}),
     ],
 )
 def test_a_command_writes_numbers_a_picture_and_a_text_once(name, words, files, runs, capsys):

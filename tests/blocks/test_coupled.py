@@ -184,3 +184,12 @@ def test_bad_options_of_a_field_are_refused():
         CoupledField(2, lambda i, o: Pixel(i, o), steps=0)
     with pytest.raises(ConfigError, match="clock"):
         Evolved(Pixel(1, 1), Static(), clock=0.0)
+
+
+def test_without_a_last_activation_a_rate_has_both_signs():
+    torch.manual_seed(0)
+    for last in (True, False):
+        field = CoupledField(CHANNELS, lambda i, o: evolve(Pixel(i, o), "static"), steps=1, last_activation=last)
+        rate = field(torch.tensor(0.0), torch.randn(4, CHANNELS, 6, 6))
+        assert bool((rate < 0).any()) is not last
+        assert bool((rate > 0).any())

@@ -92,6 +92,25 @@ def test_it_works_over_the_fields_of_the_models():
             assert float((gradients.parameters[name] - parameter.grad).norm() / parameter.grad.norm()) < 0.15, name
 
 
+def test_a_regulariser_adds_its_gradient_to_first_weights_and_evolution():
+    """7d and 7e: what weight decay on w(0) and p does to the discrete gradient, it does to this one, to rounding."""
+    torch.manual_seed(0)
+    block = ODEBlock(Smooth(6, None, "tanh").double(), solver=dict(method="euler", steps=6, gradient="direct"))
+    z = torch.randn(2, 2, 4, 4, dtype=F64)
+
+    def decay(named):
+        shares = [0.3 if name.endswith(("tau", "v", "rho")) else 0.1 for name in named]
+        return sum(share * p.square().sum() for share, p in zip(shares, named.values(), strict=True)) / 2
+
+    without, with_it = optimality_gradients(block, z, loss), optimality_gradients(block, z, loss, regulariser=decay)
+    named = dict(block.named_parameters())
+    assert with_it.loss == pytest.approx(without.loss + decay(named).item(), rel=1e-12)
+    for name, parameter in named.items():
+        share = 0.3 if name.endswith(("tau", "v", "rho")) else 0.1
+        torch.testing.assert_close(with_it.parameters[name] - without.parameters[name], share * parameter.detach(), rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(with_it.state, without.state)
+
+
 def test_what_has_no_optimality_system_is_refused():
     z = torch.zeros(1, 2, 4, 4)
 

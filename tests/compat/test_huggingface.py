@@ -11,7 +11,7 @@ import torch
 import continua as ct
 from continua.compat import huggingface
 
-constants = pytest.importorskip("huggingface_hub.constants", reason="pip install 'continua[hub]'")
+constants = pytest.importorskip("huggingface_hub.constants", reason="pip install huggingface_hub")
 from hub_stand_in import TOKEN, Hub, running_hub  # noqa: E402
 from huggingface_hub import PyTorchModelHubMixin  # noqa: E402
 

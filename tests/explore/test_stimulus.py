@@ -15,10 +15,9 @@ from continua.explore.network import Explored, open_run
 from continua.explore.stimulus import (
     BEFORE,
     FilterChange,
-    Setting,
+    Preparation,
     Stimulus,
     course_figure,
-    drawn_bar,
     film_maps,
     film_of,
     has_jets,
@@ -74,7 +73,7 @@ def test_the_network_itself_is_left_alone(network: Explored) -> None:
 
 
 def test_a_recording_is_that_of_the_driven_network(network: Explored) -> None:
-    stimulus, setting = Stimulus(frequency=2.0), Setting(duration=40.0)
+    stimulus, setting = Stimulus(frequency=2.0), Preparation(duration=40.0)
     recorded = record(network, stimulus, setting, FilterChange())
     assert recorded.times[-1] == BEFORE + 40
     assert np.all(recorded.shown[recorded.times < BEFORE - 1] == 0)
@@ -92,18 +91,18 @@ def test_a_recording_is_that_of_the_driven_network(network: Explored) -> None:
 
 
 def test_a_later_block_sleeps_first_and_one_that_never_wakes_is_said(network: Explored) -> None:
-    recorded = record(network, Stimulus("bar", speed=0.0), Setting(block=1, duration=40.0), FilterChange())
+    recorded = record(network, Stimulus("bar", speed=0.0), Preparation(block=1, duration=40.0), FilterChange())
     asleep = np.isnan(recorded.states).all((1, 2, 3))
     assert asleep[0]
     assert not asleep[-1]
     assert np.array_equal(asleep, recorded.times < 20.0)  # depth 2 at 10 ms each
     assert np.isfinite(film_maps(recorded, [0], 1).values).all()
     with pytest.raises(ConfigError, match="wakes 100 ms after the film begins"):
-        record(network, Stimulus(), Setting(block=1, duration=40.0, tau=50.0), FilterChange())
+        record(network, Stimulus(), Preparation(block=1, duration=40.0, tau=50.0), FilterChange())
 
 
 def test_units_are_tuned_as_trained_and_as_changed(network: Explored) -> None:
-    plain, changed = (tuned(network, Stimulus(), Setting(), change) for change in (FilterChange(), FilterChange(2.0, 45.0)))
+    plain, changed = (tuned(network, Stimulus(), Preparation(), change) for change in (FilterChange(), FilterChange(2.0, 45.0)))
     assert plain[0].units == 4
     assert not np.allclose(plain[1].response, changed[1].response)
     figure = tuning_figure(plain[0], changed[0], 1, same=False)
@@ -112,21 +111,12 @@ def test_units_are_tuned_as_trained_and_as_changed(network: Explored) -> None:
     assert len(tuning_figure(plain[0], plain[0], 1, same=True).series) == 1
 
 
-@pytest.mark.parametrize(
-    ("box", "orientation", "width", "length"), [((0.1, 0.2, -0.3, 0.4), 90.0, 0.1, 0.7), ((-0.4, 0.2, 0.3, 0.1), 0.0, 0.2, 0.6)]
-)
-def test_a_bar_is_where_its_box_was_drawn(box: tuple, orientation: float, width: float, length: float) -> None:
-    made = drawn_bar(Stimulus(speed=9.0), box, least=0.01)
-    assert (made.kind, made.orientation, made.speed) == ("bar", orientation, 0.0)
-    assert (made.width, made.length, made.x, made.y) == pytest.approx((width, length, (box[0] + box[1]) / 2, (box[2] + box[3]) / 2))
-
-
 def test_a_network_without_time_has_curves_but_no_film(tmp_path: Path) -> None:
     plain = open_run(make_run(tmp_path / "run", "resnet_blocks", channels=[4, 6], norm_groups=2, stem_padding=1))
     assert not has_jets(plain.model, 0)
     with pytest.raises(ConfigError, match="without a time"):
-        record(plain, Stimulus(), Setting(), FilterChange())
-    assert tuned(plain, Stimulus(), Setting(), FilterChange())[0].units == 4
+        record(plain, Stimulus(), Preparation(), FilterChange())
+    assert tuned(plain, Stimulus(), Preparation(), FilterChange())[0].units == 4
     film = metamers(plain, torch.randint(0, 256, (1, 1, 8, 8), dtype=torch.uint8), 0, 3)
     assert film.times is None
     assert film.maps().columns == ("at its end",)

@@ -444,3 +444,30 @@ def test_a_frozen_filter_keeps_its_path_and_computes_nothing():
 def test_what_cannot_work_is_refused_with_a_reason(build, message):
     with pytest.raises(ConfigError, match=message):
         build()
+
+
+def test_isotropic_diffusion_is_tau_k_squared():
+    """Eq. 8 as it is written: one τ; four numbers for each output channel, and the path of two equal ones."""
+    torch.manual_seed(0)
+    one, two = RDA(3, nonlinearity="identity", isotropic=True, start=0.2), RDA(3, nonlinearity="identity")
+    assert sum(p.numel() for p in one.parameters()) == 4 * 3
+    assert sum(p.numel() for p in two.parameters()) == 5 * 3
+    with torch.no_grad():
+        two.tau.copy_(one.tau.expand(-1, 2)), two.v.copy_(one.v), two.rho.copy_(one.rho)
+    w, grid = torch.randn(3, 2, 5, 5), Grid(steps=4)
+    torch.testing.assert_close(one.nodes(w, grid), two.nodes(w, grid))
+    one.nodes(w, grid)[-1].square().sum().backward()
+    two.nodes(w, grid)[-1].square().sum().backward()
+    torch.testing.assert_close(one.tau.grad, two.tau.grad.sum(1, keepdim=True))
+    assert "isotropic" in repr(one)
+
+
+def test_a_spread_to_start_from():
+    torch.manual_seed(0)
+    before = torch.random.get_rng_state()
+    assert all(not p.any() for p in RDA(64).parameters())
+    assert torch.equal(before, torch.random.get_rng_state()), "zeros draw nothing, so networks without a spread start as they always did"
+    numbers = torch.cat([p.detach().flatten() for p in RDA(400, start=0.3).parameters()])
+    assert float(numbers.std()) == pytest.approx(0.3, rel=0.1)
+    with pytest.raises(ConfigError, match="0 or more"):
+        RDA(4, start=-1.0)

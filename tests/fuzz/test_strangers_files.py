@@ -1,6 +1,6 @@
 """Fuzzing: whatever a file holds, the answer is its data or a `ContinuaError`, soon and in bounded memory.
 
-FUZZ_EXAMPLES=10000 .venv/bin/python -m pytest tests/fuzz   (100 where nothing is said)
+.venv/bin/python scripts/fuzz.py --inputs 10000   (250 of each kind in `make test`)
 """
 
 import io
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from fuzzing import VALUES, changed, examples, only_our_errors
+from fuzzing import VALUES, changed, fuzzed, only_our_errors
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
@@ -47,7 +47,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Run:
 # --- recipes ------------------------------------------------------------------------------------------------------------
 
 
-@examples()
+@fuzzed("recipes", 0.4)
 @given(name=st.sampled_from(FIELDS), value=VALUES, base=st.sampled_from(["demo", "dcn", "rknet_cifar"]))
 def test_a_recipe_with_any_value_in_any_field(name: str, value: Any, base: str, tmp_path: Path) -> None:
     assert base in recipe_names()
@@ -64,7 +64,7 @@ def load_plain(name: str) -> dict[str, Any]:
     return data
 
 
-@examples()
+@fuzzed("recipes", 0.4)
 @given(data=st.data())
 def test_a_recipe_with_damaged_bytes(data: st.DataObject, tmp_path: Path) -> None:
     path = tmp_path / "r.yaml"
@@ -73,7 +73,7 @@ def test_a_recipe_with_damaged_bytes(data: st.DataObject, tmp_path: Path) -> Non
         resolve(load_recipe(path))
 
 
-@examples(0.5)
+@fuzzed("recipes", 0.2)
 @given(
     name=st.sampled_from(["dcn_ode", "erknet", "resnet4_anodev2_c1", "resnet_blocks"]), option=st.sampled_from(MODEL_OPTIONS), value=VALUES
 )
@@ -88,7 +88,7 @@ def test_a_network_of_any_options(name: str, option: str, value: Any) -> None:
 # --- run folders ----------------------------------------------------------------------------------------------------------
 
 
-@examples(0.7)
+@fuzzed("run folders", 0.4)
 @given(name=st.sampled_from(["config.yaml", "metrics.jsonl", "result.json", "environment.json"]), data=st.data())
 def test_a_run_folder_with_damaged_bytes(name: str, data: st.DataObject, finished: Run, tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "run"
@@ -107,7 +107,7 @@ def test_a_run_folder_with_damaged_bytes(name: str, data: st.DataObject, finishe
         (folder / name).write_bytes(whole)
 
 
-@examples(0.5)
+@fuzzed("run folders", 0.3)
 @given(name=st.sampled_from(["model.safetensors", "config.json"]), checked=st.booleans(), data=st.data())
 def test_weights_with_damaged_bytes(name: str, checked: bool, data: st.DataObject, finished: Run, tmp_path: Path) -> None:
     folder = tmp_path / "best"
@@ -120,7 +120,7 @@ def test_weights_with_damaged_bytes(name: str, checked: bool, data: st.DataObjec
         from_pretrained(folder)
 
 
-@examples(0.5)
+@fuzzed("run folders", 0.3)
 @given(data=st.data(), forged=st.booleans())
 def test_checkpoints_with_damaged_bytes(data: st.DataObject, forged: bool, finished: Run, tmp_path: Path) -> None:
     import hashlib
@@ -152,7 +152,7 @@ def picture(kind: str) -> bytes:
 PICTURES = {kind: picture(kind) for kind in ("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "EPS", "ICO", "TGA")}
 
 
-@examples(3.0)
+@fuzzed("images")
 @given(kind=st.sampled_from(sorted(PICTURES)), data=st.data())
 @pytest.mark.filterwarnings("ignore")
 def test_images_with_damaged_bytes(kind: str, data: st.DataObject, tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def archive(kind: str, names: list[str]) -> bytes:
     return file.getvalue()
 
 
-@examples()
+@fuzzed("archives")
 @given(
     kind=st.sampled_from(["zip", "tar.gz"]),
     names=st.lists(st.sampled_from(["set/a", "set/b/c", "set/../../x", "/x", "set", "other/x", "set/\\x"]), min_size=1, max_size=4),

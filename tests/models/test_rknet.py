@@ -85,7 +85,7 @@ def test_a_spelled_name_builds_what_it_says():
     steps = [(block.first.stages, len(block.taken)) for block in net.blocks]
     assert steps == [(3, 2), (4, 1), (2, 5), (1, 1)]
     assert net.config["model"] == "erknet"
-    assert parse_name("IRKNet-4x1_3x1-AB") == Spelling(True, ((4, 1), (3, 1)), attention=True, bottleneck=True)
+    assert parse_name("IRKNet-4x1_3x1-AB") == Spelling("II", ((4, 1), (3, 1)), attention=True, bottleneck=True)
     images = torch.rand(2, 3, 16, 16)
     assert [len(net.states(images, block)) for block in range(4)] == [3, 2, 6, 2]
 
@@ -97,7 +97,7 @@ def test_a_spelled_name_builds_what_it_says():
         ("ERKNet-3x0_2x1", "each at least 1"),
         ("IRKNet-3x1-C", "then nothing, -A, -B or -AB"),
         ("ERKNet-", "is not a network's name"),
-        ("RKNet-3x1", "unknown model"),
+        ("RKNet-3x1", "an E or an I before each"),
         ("ERKNet_3x1", "expected ERKNet- or IRKNet-"),
         ("IRKNet 3x1_3x1-AB", "expected ERKNet- or IRKNet-"),
         ("erknet_k36_7x1", "did you mean erknet_k36_7x1"),
@@ -106,6 +106,32 @@ def test_a_spelled_name_builds_what_it_says():
 def test_a_name_that_is_none_says_what_is_expected(name, said):
     with pytest.raises(ConfigError, match=said):
         create_model(name)
+
+
+def test_explicit_and_implicit_periods_in_one_network():
+    net = create_model("RKNet-E3×2_I4×1_e2x1-B", growth=8)
+    assert net.spelling == "RKNet-E3×2_I4×1_E2×1-B"
+    assert [type(block.first).__name__ for block in net.blocks] == ["ERKStep", "IRKStep", "ERKStep"]
+    assert [block.first.bottleneck for block in net.blocks] == [32, 8, 32]
+    assert net(torch.rand(2, 3, 16, 16)).shape == (2, 10)
+    for one, same in (("RKNet-E3x1_E2x1", "ERKNet-3×1_2×1"), ("RKNet-I3x1_I2x1", "IRKNet-3×1_2×1")):
+        assert create_model(one, growth=4).spelling == same, "of one kind it is the network that it always was"
+    k, explicit, implicit = 36, 9 * 36**2 * 28 + 36 * 56 + 72, 9 * 36**2 * 16 + 36 * 20 + 2 * 36 * 12 + 72
+    assert model_entry("rknet").parameters == 27 * k + explicit + 2 * implicit + 2 * (2 * k + k**2) + 30 * k + 10
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("RKNet-3x2_4x1", {}, "an E or an I before each"),
+        ("rknet", dict(kinds="EI"), "for each of the 3 periods"),
+        ("rknet", dict(kinds="EXI"), "an E or an I"),
+        ("rknet", dict(kinds="EII", m=[2, 2, 1]), "breaks rule 4"),
+    ],
+)
+def test_a_mixture_that_cannot_be_is_refused(name, options, said):
+    with pytest.raises(ConfigError, match=said):
+        create_model(name, **options)
 
 
 def test_a_name_and_an_option_must_not_disagree():

@@ -84,7 +84,9 @@ def test_the_number_of_threads_changes_no_bit(seed):
     case = conv_case(random.Random(seed), torch.float32)
     case["x"] = torch.randn(33, *case["x"].shape[1:])
     case |= {name: torch.randn(case[name].shape[-axes:]) for name, axes in (("alpha", 3), ("rows", 2), ("cols", 2))}
-    case |= dict(t=None, time_map=None, along=None if seed % 2 else torch.randn(case["cols"].shape))
+    size = [(n - 1) // case["stride"] + 1 for n in case["x"].shape[2:]]
+    case |= dict(t=torch.randn(33), time_map=torch.randn(case["alpha"].shape[-1], *size))
+    case |= dict(along=None if seed % 2 else torch.randn(case["cols"].shape))
     gradient, answers = None, []
     for count in (1, 2, 3, 7):
         torch.set_num_threads(count)

@@ -236,6 +236,12 @@ def test_a_class_or_an_unknown_name_is_no_gradient() -> None:
         (dict(method={}), "tableau is missing"),
         (dict(rtol=["σ"]), "rtol=.*expected numbers"),
         (dict(atol=[]), "a tolerance must be a finite number"),
+        (dict(rtol=10**400), "a tolerance must be a finite number"),
+        (dict(control=dict(first_step=10**400)), "first_step=1000.*expected a finite number above 0"),
+        (dict(control=dict(safety=10**400)), "safety=1000.*expected a finite number"),
+        (dict(control=dict(jump_at=[10**400])), "jump_at=.*expected times"),
+        (dict(steps=10**400), "steps=1000"),
+        (dict(save_at=[10**400]), "save_at = .*expected a list or a tensor of times"),
         (dict(params=-1), "params=-1; expected the tensors"),
         (dict(params=[True]), r"params=\[True\]; expected the tensors"),
     ],
@@ -243,6 +249,13 @@ def test_a_class_or_an_unknown_name_is_no_gradient() -> None:
 def test_a_value_of_another_kind_is_named_and_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         solve(lambda t, y: -y, torch.ones(2, 3), 0.0, 1.0, **options)
+
+
+def test_a_whole_number_too_large_for_pytorch_is_a_number_all_the_same() -> None:
+    loose = solve(lambda t, y: -y, torch.ones(2, 3), 0.0, 1.0, rtol=10**30)
+    assert torch.equal(loose.y1, solve(lambda t, y: -y, torch.ones(2, 3), 0.0, 1.0, rtol=1e30).y1)
+    with pytest.raises(ConfigError, match=r"t1 = 1000.*expected a number"):
+        solve(lambda t, y: -y, torch.ones(2, 3), 0.0, 10**400)
 
 
 def test_a_field_that_returns_no_tensor_is_told_so_under_end_times_per_sample() -> None:

@@ -148,13 +148,13 @@ def test_every_field_can_be_named() -> None:
 
 
 def test_precision_auto_is_decided_when_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("continua.runs.loading.why_unusable", lambda name: "")
+    monkeypatch.setattr("continua.runs.resolving.why_unusable", lambda name: "")
     for fast, expected in ((True, "bfloat16"), (False, "float32")):
-        monkeypatch.setattr("continua.runs.loading.fast_on_cpu", lambda dtype, fast=fast: fast)
+        monkeypatch.setattr("continua.runs.resolving.fast_on_cpu", lambda dtype, fast=fast: fast)
         assert resolve(tiny_recipe(precision="auto", model="odenet")).precision == expected
         # N-jets are computed in float32 by the native kernels, which bfloat16 around them only slows down
         for reason, of_jets in ((None, "float32"), ("there are no kernels", expected)):
-            monkeypatch.setattr("continua.runs.loading.why_no_library", lambda reason=reason: reason)
+            monkeypatch.setattr("continua.runs.resolving.why_no_library", lambda reason=reason: reason)
             assert resolve(tiny_recipe(precision="auto")).precision == of_jets
 
 

@@ -89,7 +89,8 @@ def test_seeds_of_a_row_differ_in_nothing_else(tmp_path: Path) -> None:
 
 def test_studies_stand_in_the_order_of_the_papers() -> None:
     names = [name for name in STUDIES if name.startswith("anodev2/")]
-    assert names == [f"anodev2/{part}" for part in ("table1", "table2", "table3", "table4", "fig1", "fig3", "fig4", "fig5")]
+    parts = ("table1", "table2", "table3", "table4", "fig1", "fig3", "fig4", "fig5", "gradients", "steps")
+    assert names == [f"anodev2/{part}" for part in parts]
     assert list(dict.fromkeys(name.partition("/")[0] for name in STUDIES)) == ["dcn", "anodev2", "features", "rknet", "neuro"]
 
 

@@ -128,8 +128,9 @@ class Reproduce(Scenario):
     """`continua reproduce` of a study that is cut to two runs of one epoch."""
 
     def prepare(self) -> None:
-        from continua.studies import STUDIES
+        from continua.studies import STUDIES, reproduction
 
+        reproduction.KEPT = self.base / "kept"  # there are none: reading those of the project takes longer than this study
         study = STUDIES["dcn/table5"]
         smoke = replace(study.settings["smoke"], change={**study.settings["smoke"].change, "epochs": 1})
         STUDIES[study.id] = replace(study, settings={**study.settings, "smoke": smoke}, rows=lambda scale: study.rows(scale)[:2])
@@ -252,5 +253,5 @@ def _plain(value: Any) -> Any:
             hashlib.sha256(value.contiguous().view(torch.uint8).numpy().tobytes() if value.numel() else b"").hexdigest(),
         )
     if isinstance(value, dict):
-        return {name: _plain(inner) for name, inner in sorted(value.items(), key=str)}
+        return {name: _plain(inner) for name, inner in sorted(value.items(), key=lambda item: str(item[0]))}
     return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value

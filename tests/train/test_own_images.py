@@ -96,6 +96,7 @@ def test_a_folder_of_classes_alone_trains_with_a_share_held_out(folder: Path, tm
     run = train(recipe(holdout=0.34), tmp_path / "run", options(flat))
     seen = evaluate_run(run.folder, device="cpu")
     assert (seen["split"], seen["images"]) == ("holdout", 6)  # two of the six of each class
+    assert (run.result or {})["split"] == "holdout"
     assert [each["images"] for each in seen["per_class"].values()] == [2, 2, 2]
 
 

@@ -11,6 +11,7 @@ kept that piece.
 """
 
 from continua.analysis.answers import Answer, answer
+from continua.analysis.gradients import compare_gradients
 from continua.analysis.measure import black
 from continua.analysis.question import DataOptions, Question, Subject, find_question, known_questions, register_question, subject_of
 from continua.analysis.questions.contrast import Contrast, contrast, savings
@@ -18,6 +19,7 @@ from continua.analysis.questions.features import Features, features
 from continua.analysis.questions.pattern_completion import Difference, completion, masked, pattern_completion, states
 from continua.analysis.questions.reaction_time import ReactionTime, reaction_time
 from continua.analysis.questions.reconstruction import examples_maps, reconstruction
+from continua.analysis.questions.retrieval import retrieval
 from continua.analysis.questions.scales import conv_name, interval_of, scales, short_name
 from continua.analysis.questions.stages import stages
 from continua.analysis.questions.steps import Steps, steps
@@ -43,6 +45,7 @@ __all__ = [
     "Subject",
     "answer",
     "black",
+    "compare_gradients",
     "completion",
     "contrast",
     "conv_name",
@@ -58,6 +61,7 @@ __all__ = [
     "reaction_time",
     "reconstruction",
     "register_question",
+    "retrieval",
     "runs_page",
     "savings",
     "scales",

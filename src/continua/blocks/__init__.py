@@ -5,7 +5,7 @@
     ResidualBlock(...)                   h + g(h): one Euler step of size 1
     CoupledBlock(CoupledField(...))      dz/dt = f(z, θ(t)), θ(t) by a differential equation of its own
     PostActResidualBlock(...)            relu(h + g(h)), what a coupled block replaces
-    Period([ERKStep(...), ...])          time-steps of a Runge–Kutta method that is learned: explicit, or implicit with IRKStep
+    Period([ERKStep(...), ...])          time-steps of a Runge–Kutta method that is learned: explicit (also SummedStep), or IRKStep
 
 A `Field` realises its filters for one solve: `prepare(h, t0, t1)` returns f(t, h) with the tensors that need gradients (`Prepared`). Any
 module with `forward(t, h)` can be integrated too.
@@ -22,6 +22,7 @@ from continua.blocks.ode import ODEBlock
 from continua.blocks.optimality import OptimalityGradients, optimality_gradients
 from continua.blocks.period import Period, RKStep
 from continua.blocks.residual import PostActResidualBlock, ResidualBlock
+from continua.blocks.summed import SummedStep, as_concatenated
 from continua.blocks.sync_batchnorm import norms_over_batches, share_batch_statistics
 
 __all__ = [
@@ -44,6 +45,8 @@ __all__ = [
     "RKStep",
     "ResidualBlock",
     "Style",
+    "SummedStep",
+    "as_concatenated",
     "dominant_wave",
     "embed_tableau",
     "group_norm",

@@ -43,7 +43,10 @@ class StepNorms(nn.Module):
 
 
 class CoupledField(Field):
-    """f(z, θ(t)): `layers` times conv → norm → activation. `make_filter(in, out)` gives each convolution its filter."""
+    """f(z, θ(t)): `layers` times conv → norm → activation. `make_filter(in, out)` gives each convolution its filter.
+
+    With `last_activation=False` f ends with its last norm, so that the state may fall as well as rise.
+    """
 
     def __init__(
         self,
@@ -55,6 +58,7 @@ class CoupledField(Field):
         steps: int = 5,
         t1: float = 1.0,
         activation: str = "relu",
+        last_activation: bool = True,
         norm_groups: "int | str" = 32,
         bias: bool = True,
         conv_options: Mapping[str, Any] | None = None,
@@ -70,7 +74,7 @@ class CoupledField(Field):
         self.norms = nn.ModuleList(
             StepNorms(channels, steps) if norm == "batch" else group_norm(channels, norm_groups) for _ in range(layers)
         )
-        self.act = Activation(activation)
+        self.act, self.last_activation = Activation(activation), last_activation
 
     def prepare(self, h: Tensor, t0: Time = 0.0, t1: Time = 1.0) -> Prepared:
         rate = self._rate(h)
@@ -124,10 +128,12 @@ class _CoupledRate:
         update = not self.recomputing and self.step not in self._seen
         if update:
             self._seen.add(self.step)
-        for conv, norm in zip(self.ready, self.field.norms, strict=True):
+        last = len(self.ready) - 1
+        for place, (conv, norm) in enumerate(zip(self.ready, self.field.norms, strict=True)):
             h = conv(h, t)
             h = norm(h, self.step, update) if isinstance(norm, StepNorms) else norm(h)
-            h = self.field.act(h, overwrite=True)
+            if place < last or self.field.last_activation:
+                h = self.field.act(h, overwrite=True)
         return h
 
     def routes(self) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """A block whose depth is an interval of time: h(t1) of dh/dt = f(t, h), h(t0) = input."""
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -40,6 +41,7 @@ class ODEBlock(nn.Module):
         stop: Event | None = None,
     ) -> None:
         super().__init__()
+        _check_field(field, t0, t1)
         self.field = field
         self.t0, self.t1 = t0, t1
         if isinstance(field, nn.Module):  # a function is a field too
@@ -75,9 +77,13 @@ class ODEBlock(nn.Module):
             return self._drop(self._solve_with_energies(h, self.t1 if t1 is None else t1), dim=1)
         return self._drop(self.solve(h, t1).y1, dim=1)
 
-    def trajectory(self, h: Tensor, times: "Sequence[float] | Tensor", t1: "float | Tensor | None" = None) -> Tensor:
+    def trajectory(self, h: Tensor, times: "float | Sequence[float] | Tensor", t1: "float | Tensor | None" = None) -> Tensor:
         """h at the given times, (time, batch, channels, height, width)."""
-        return self._drop(self.solve(h, t1, save_at=times).ys, dim=2)
+        try:
+            solution = self.solve(h, t1, save_at=[times] if isinstance(times, int | float) else times)
+        except ConfigError as error:  # of an argument that is called otherwise here
+            raise ConfigError(str(error).replace("save_at", "times")) from None
+        return self._drop(solution.ys, dim=2)
 
     def solve(self, h: Tensor, t1: "float | Tensor | None" = None, **options: Any) -> Solution:
         """The whole solution, for those who want the interpolant or the status; the state includes augmented channels."""
@@ -178,6 +184,25 @@ class ODEBlock(nn.Module):
         extra = f", augment={self.augment}" if self.augment else ""
         gradient = str(solver.gradient).strip("'")
         return f"t in [{self.t0:g}, {self.t1:g}], {solver.tableau.name}, {how}, gradient={gradient}{extra}"
+
+
+def _check_field(field: object, t0: object, t1: object) -> None:
+    """Refuse what cannot be called as f(t, h), and times that are no numbers."""
+    for name, value in (("t0", t0), ("t1", t1)):
+        if isinstance(value, bool | str) or not isinstance(value, int | float | Tensor):
+            raise ConfigError(f"{name}={value!r}; expected a number")
+    if isinstance(field, type) or not callable(field):
+        raise ConfigError(f"the field of an ODEBlock is a module or a function that is called as f(t, h); got {field!r}")
+    called = field.forward if isinstance(field, nn.Module) else field
+    if isinstance(field, Field) or not (inspect.isfunction(called) or inspect.ismethod(called)):
+        return  # one that prepares, or one that says nothing about what it takes
+    try:
+        inspect.signature(called).bind(None, None)
+    except TypeError as error:
+        raise ConfigError(
+            f"a field is called as f(t, h), and {getattr(field, '__name__', type(field).__name__)} does not take that ({error}); wrap it: "
+            "class F(nn.Module): def forward(self, t, h): return self.layer(h)"
+        ) from None
 
 
 def checked_stop(stop: Event | None) -> Event | None:

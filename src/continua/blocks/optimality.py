@@ -5,7 +5,7 @@ With J the loss, w the evolving weights, θ = K ⋆ w what the field uses, and p
     α(1) = −∂J/∂z(1),    −α′ = (∂f/∂z)ᵀ α                                            (7a)
     γ = (∂f/∂θ)ᵀ α                                                                    (7b)
     β(1) = 0,            −β′ = (∂q/∂w)ᵀ β + ∫ₜ¹ Kᵀ(τ − t) γ(τ) dτ                     (7c, corrected)
-    ∂J/∂w(0) = −β(0),    ∂J/∂p = −∫ (∂q/∂p)ᵀ β dt                                     (7d, 7e)
+    ∂J/∂w(0) = ∂R/∂w(0) − β(0),    ∂J/∂p = ∂R/∂p − ∫ (∂q/∂p)ᵀ β dt                    (7d, 7e)
 
 in this order. The paper prints (1 − H(t)) ∫₀¹ in 7c, which is zero for every t > 0 and would make both gradients vanish; the variation in
 w gives the integral over the rest of the interval, and γ(t) itself for K a Dirac delta.
@@ -15,7 +15,7 @@ computed, and agrees with the discrete gradient (`gradient="checkpoint"`, the de
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -40,7 +40,13 @@ class OptimalityGradients:
 
 
 def optimality_gradients(
-    block: ODEBlock, z: Tensor, loss: Callable[[Tensor], Tensor], *, steps: int | None = None, scheme: str = "euler"
+    block: ODEBlock,
+    z: Tensor,
+    loss: Callable[[Tensor], Tensor],
+    *,
+    steps: int | None = None,
+    scheme: str = "euler",
+    regulariser: Callable[[Mapping[str, Tensor]], Tensor] | None = None,
 ) -> OptimalityGradients:
     """The gradients of loss(z(t1)) by the optimality system, on `steps` steps (default: those of the block's solver).
 
@@ -50,6 +56,7 @@ def optimality_gradients(
         loss: from the block's output to a number.
         steps: steps of the backward solve; None: as many as the block takes.
         scheme: how the backward equations are stepped.
+        regulariser: R of eq. 5a, from the block's parameters by name, w(0) and p among them, to a number; it is part of the loss.
 
     Returns:
         Gradients to the input and to the parameters.
@@ -67,7 +74,18 @@ def optimality_gradients(
         )
     grid = Grid(float(block.t0), float(block.t1), steps)
     system = _System(block, z, grid)
-    return _Adjoints(system, grid, scheme == "heun").solve(z.detach(), loss)
+    found = _Adjoints(system, grid, scheme == "heun").solve(z.detach(), loss)
+    return found if regulariser is None else _regularised(found, block, regulariser)
+
+
+def _regularised(found: OptimalityGradients, block: ODEBlock, regulariser: Callable[[Mapping[str, Tensor]], Tensor]) -> OptimalityGradients:
+    """∂R of 7d and 7e, added to what the adjoint equations gave; R depends on no state, so it enters nowhere else."""
+    named = {name: parameter for name, parameter in block.named_parameters() if name in found.parameters}
+    with torch.enable_grad():
+        value = regulariser(named)
+    shares = _transposed_products(value, torch.ones_like(value), list(named.values()))
+    total = {name: found.parameters[name] + share for name, share in zip(named, shares, strict=True)}
+    return OptimalityGradients(found.loss + float(value.detach()), found.state, {**found.parameters, **total})
 
 
 class _Given(Filter):

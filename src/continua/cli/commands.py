@@ -24,7 +24,7 @@ from continua.machine import claim_process, keep_freed_memory, memory_asked
 from continua.options import british, typed_value
 
 Words = list[str]
-# Each is a file of this room with a `COMMAND`; the words are those of `continua --help`.
+# Each is a file of this package with a `COMMAND`; the words are those of `continua --help`.
 COMMANDS = {
     "demo": "train and compare three networks on the bundled digits",
     "train": "train a network by a recipe, or resume a run",
@@ -161,9 +161,10 @@ class Parser(ArgumentParser):
             return
         needed = [metavar for metavar, number in self.words if number is None]
         if len(words) < len(needed):
-            raise ConfigError(f"{name}: {needed[len(words)]} is required; {name} --help says what it is")
+            raise ConfigError(f"{needed[len(words)]} is missing; {name} --help says what it is")
         if len(words) > len(self.words) and not any(number == "*" for _, number in self.words):
-            raise ConfigError(f"{words[len(self.words)]} is not known here; {name} --help shows what is")
+            extra = words[len(self.words)]
+            raise ConfigError(f"unexpected word {extra!r}; {name} --help shows what it takes (a path with spaces needs quotes)")
 
     def _check_option(self, word: str, name: str) -> bool:
         """Whether it takes a value."""
@@ -253,6 +254,8 @@ def parse(words: Words) -> tuple[Command, Namespace]:
     # The options of `continua` itself stand before the command.
     start = next((place for place, word in enumerate(words) if not word.startswith("-")), len(words))
     flags, words = words[:start], [british(word) if place == 0 else word for place, word in enumerate(words[start:])]
+    if words == ["help"]:
+        flags, words = [*flags, "--help"], []
     if not words or words[0] not in COMMANDS:  # --version and --help end the program here
         program = _program({})
         program.check([*flags, *words])
@@ -284,7 +287,9 @@ def _in_our_spelling(word: str) -> str:
 def check_options(name: str, rest: Words) -> None:
     """Refuse an option that the command lacks before its file, and PyTorch with it, is imported. tests/test_cli.py checks what is kept."""
     kept: dict[str, dict[str, bool]] = json.loads(OPTIONS_FILE.read_text("utf-8"))
-    if name not in kept:  # its options depend on the words that follow
+    if name not in kept:  # its options depend on the word that follows: `analyse steps`
+        name = f"{name} {next((word for word in rest if not word.startswith('-')), '')}"
+    if name not in kept:
         return
     options = [word.partition("=")[0] for word in rest]
     free = {option: True for option in options if option.partition(".")[0] in kept[name]}  # `--model_options.channels`

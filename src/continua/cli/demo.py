@@ -10,7 +10,7 @@ from continua.cli.commands import Command, Parser, Words
 def add_demo_arguments(parser: Parser, words: Words) -> None:
     parser.option("out", Path, Path("runs/demo"), "folder for the runs and report.html")
     parser.option("epochs", int | None, None, "train for so many epochs (else as long as the recipe says)")
-    parser.option("threads", int | None, None, "processor threads (else all cores)")
+    parser.option("threads", int | None, None, "processor threads (else all cores; one if the machine is busy)")
 
 
 def demo_command(options: Namespace) -> None:

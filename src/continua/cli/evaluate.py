@@ -14,7 +14,7 @@ def add_evaluate_arguments(parser: Parser, words: Words) -> None:
     parser.add_argument("run", metavar="RUN", type=Path, help="folder of a finished run")
     parser.option("data", str | None, None, "another data set (else the run's own)")
     parser.option("split", str | None, None, "which of its splits (else test, or val)")
-    parser.option("tolerance", float | None, None, "rtol and atol of every adaptive solve")
+    parser.option("tolerance", float | None, None, "solve adaptively at rtol = atol = this (else as the network was trained)")
     parser.option("batch_size", int | None, None, "images per batch (else the recipe's)")
     parser.common("data_dir", "device")
     parser.option("out", Path | None, None, "JSON file for the numbers (else in the run's folder)")
@@ -32,6 +32,8 @@ def evaluate_command(options: Namespace) -> None:
     with written_whole(target) as temporary:
         temporary.write_text(json.dumps(numbers, indent=2, ensure_ascii=False) + "\n", "utf-8")
     plain = {name: value for name, value in numbers.items() if value is not None and not isinstance(value, list | dict)}
+    if len(numbers.get("per_class", ())) <= 5:  # top 5 of at most five says nothing
+        plain.pop("top5", None)
     rows = [(name.replace("_", " "), f"{value:.2%}" if name in FRACTIONS else _cell(value)) for name, value in plain.items()]
     rows += [("NFE per block", " ".join(f"{value:.1f}" for value in numbers["nfe"]) or "no solver")]
     show_table(str(options.run), ("", ""), rows, text=(0, 1))

@@ -23,7 +23,8 @@ SCALES = tuple(DECLARED["scales"])
 
 LEGEND = """
 id         what to type: continua reproduce ID
-state      done: trained and compared at this scale; partly: some runs are trained; no result yet, not run: nothing is there
+state      done: trained and compared at this scale; partly: some runs are trained; no result yet, not run: nothing is there; hours are
+           those of all its trainings, from measured updates (results/checks/hours.json)
 time left  (with an ID) for the runs that are missing, from those that are finished (empty: not known yet, or nothing is left)
 found      what became of the paper's claims: each holds, does not hold, or is undecided (the seeds spread too widely to tell)
 printed    the paper's own result
@@ -106,6 +107,7 @@ def list_declared(options: Namespace) -> None:
         verdicts = ["not run"] * study["claims"] if here is None else [claim["verdict"] for claim in here["claims"]]
         tally = Tally.of(verdicts, options.scale)
         state = "no result yet" if here is None else "kept from earlier recipes" if here.get("earlier") else "done"
+        state += f"; {reason}" if state != "done" and (reason := hours_needed(study["id"], options.scale)) else ""
         state += f" (done at {', '.join(others)})" if others else ""
         rows.append((study["id"], study["title"], state, tally.text if here is not None or verdicts else "", study["printed"]))
         tallies.append(tally)
@@ -114,6 +116,17 @@ def list_declared(options: Namespace) -> None:
     print(LEGEND)
     print(f"{done} of {len(rows)} studies carried out at {options.scale}. {counted(tallies)}")
     print("continua reproduce ID --list counts the finished runs of a study, or of a paper such as dcn, and says how long the rest takes.")
+
+
+def hours_needed(study: str, scale: str) -> str:
+    """Why a study has no result by today's recipes: what its trainings take on one core, as it was measured; nothing where it was not."""
+    path = Path("results/checks/hours.json")
+    kept = read_json_object(path) if path.is_file() else {}
+    known = kept.get("studies", {}).get(study)
+    if known is None or kept.get("scale") != scale:
+        return ""
+    what = "1 training takes" if known["runs"] == 1 else f"{known['runs']} trainings take"
+    return f"{what} {known['hours']:.{0 if known['hours'] >= 10 else 1}f} hours of one core"
 
 
 def list_runs(options: Namespace) -> None:

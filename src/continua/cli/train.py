@@ -10,7 +10,7 @@ from typing import Any
 from jsonargparse import Namespace
 
 from continua.cli.commands import Command, Parser, Words, spellings
-from continua.errors import ConfigError
+from continua.errors import ConfigError, typed
 from continua.files import Json
 from continua.runs import FREE, Recipe, load_recipe, merged, parse_value, recipe_fields, recipe_names, write_yaml
 
@@ -74,7 +74,7 @@ def train_command(options: Namespace) -> None:
     except Interrupted as stop:
         if os.environ.get("RANK", "0") == "0":
             folder = asked["resume"] or stop.folder
-            print(f"stopped and saved at {stop}; go on with: continua train --resume {folder}")
+            print(f"stopped and saved at {stop}; go on with: continua train --resume {typed(folder)}")
         raise SystemExit(128 + stop.signal if stop.signal else 1) from None
     if os.environ.get("RANK", "0") == "0":
         _say(run.folder, run.result or {})
@@ -84,10 +84,11 @@ def _say(folder: Path, result: Json) -> None:
     if not result:  # `Run.result` has warned why
         print(f"finished {folder}, whose result.json cannot be read at the moment")
         return
+    split = result.get("split", "test")
     if "test_accuracy" in result:
-        quality = f"test accuracy {result['test_accuracy']:.2%}"
+        quality = f"{split} accuracy {result['test_accuracy']:.2%}"
     else:
-        quality = f"test error {result['test_loss']:.5g} per pixel"
+        quality = f"{split} error {result['test_loss']:.5g} per pixel"
     print(f"finished {folder}: {quality} ({result['selection']}), {result['parameters']:,} parameters, {result['seconds']:.0f} s")
 
 

@@ -35,7 +35,7 @@ class Augmentation:
     """
 
     crop_padding: int = option(0, "a window at random in the image padded by this many zeros")
-    flip: bool = option(False, "mirror every other image")
+    flip: bool = option(False, "mirror each image with probability 1/2")
     resized_crop: ResizedCrop | None = option(None, "a random rectangle, resized; for example {area: [0.08, 1]}")
     brightness: float = option(0.0, "changed at random by up to this share")
     contrast: float = option(0.0, "changed at random by up to this share")

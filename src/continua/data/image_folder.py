@@ -13,7 +13,7 @@ from torch import Tensor
 
 from continua.data.crop import ResizedCrop
 from continua.data.dataset import DataSet, Split
-from continua.data.draws import Draws
+from continua.data.draws import Draws, hold_out
 from continua.data.pictures import TooManyPixels, check_pixels, open_image, read_image_bytes, to_rgb
 from continua.errors import ConfigError, DataError
 
@@ -81,6 +81,8 @@ def load_image_folder(
     resize: int | None = None,
     on_bad_image: OnBadImage = "raise",
     name: str = "image_folder",
+    holdout: float | None = None,
+    seed: int = 0,
 ) -> DataSet:
     """A data set from `root/train/<class>/…` and `root/val|test/<class>/…`, or from `root/<class>/…` (all "train").
 
@@ -92,6 +94,8 @@ def load_image_folder(
         resize: the shorter side before the centre is cut out; None: a little more than `size`.
         on_bad_image: what to do with a file that is no image.
         name: of the data set.
+        holdout: move this share of the training images of each class to a split "holdout".
+        seed: decides which images those are.
 
     Returns:
         The data set.
@@ -119,6 +123,8 @@ def load_image_folder(
                 f"but these are in only one of them: {', '.join(differing[:5])}{' …' if len(differing) > 5 else ''}"
             )
         splits[split] = ImageFolder(folder, files, labels, size, resize, on_bad_image)
+    if holdout is not None:
+        splits["train"], splits["holdout"] = hold_out(splits["train"], holdout, seed)
     return DataSet(name, first, splits)
 
 

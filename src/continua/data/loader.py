@@ -4,7 +4,7 @@ import signal
 import warnings
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, field
-from typing import cast
+from typing import NoReturn, cast
 
 import torch
 from jaxtyping import Bool, Int64
@@ -81,6 +81,9 @@ class Loader:
     def __len__(self) -> int:
         """Batches per epoch, the same on every rank."""
         return len(self.split) // self.batch_size if self.drop_last else -(-len(self.split) // self.batch_size)
+
+    def __iter__(self) -> NoReturn:
+        raise ConfigError("a Loader has epochs, each in its own order: for batch in loader.epoch(0)")
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch; a run that was stopped after `start` batches goes on with exactly those it would have seen."""

@@ -1,5 +1,6 @@
 """The demo: train its networks, or continue with them, ask the analyses, and write a page of what came out and what happens inside."""
 
+import os
 import shlex
 import threading
 import time
@@ -61,7 +62,7 @@ def demo(
         >>> demo(Path("runs/demo"))  # doctest: +SKIP
         PosixPath('runs/demo/report.html')
     """
-    options = options or RunOptions()
+    options = _unhurried(options or RunOptions())
     recipes = {name: _recipe(name, changes or {}, options) for name in MODELS}
     _check(out, recipes)
     runs = {name: _trained(recipe, out / name, options) for name, recipe in recipes.items()}
@@ -84,6 +85,15 @@ def demo(
     print(f"made {target}: open it in a browser")
     print(f"look into these networks yourself: {_next_line(out)}")
     return target
+
+
+def _unhurried(options: RunOptions) -> RunOptions:
+    """One thread where other programs keep the cores busy: threads that wait for each other would take many times as long."""
+    cores, load = os.cpu_count() or 1, os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    if options.threads is not None or cores < 2 or load < 0.75 * cores:
+        return options
+    print(f"this machine is busy (load {load:.1f} on {cores} cores): one thread is used; --threads {cores} uses all cores")
+    return replace(options, threads=1)
 
 
 @contextmanager

@@ -116,7 +116,7 @@ def _of_run(folder: Path, data_dir: Path | None) -> Explored:
     pictures, classes, shape, absent = _data_of(run, model)
     about = [f"`{model.name}`, {count_parameters(model):,} parameters", f"trained on {run.data}"]
     if run.result and run.result.get("test_accuracy") is not None:
-        about.append(f"test accuracy {run.result['test_accuracy']:.1%}")
+        about.append(f"{run.result.get('split', 'test')} accuracy {run.result['test_accuracy']:.1%}")
     about.append(_day(folder))
     known = None if absent else _usual(run)
     return Explored(_shown_name(folder), run.weights, model, shape, classes, run.preprocess, pictures, " · ".join(about), absent, known)

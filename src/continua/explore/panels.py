@@ -221,7 +221,7 @@ def _change(lens: Lens) -> tuple[Change, bool]:
     contrast = left.slider("Contrast", 0.05, 3.0, 1.0, 0.05, key="perturb-contrast")
     noise = middle.slider("Noise (σ, of white)", 0.0, 1.0, 0.0, 0.02, key="perturb-noise")
     scaled = right.toggle(
-        "Time follows contrast",
+        "T × contrast",
         True,
         key="perturb-scaled",
         help="With everything together, the end time of block 1 is multiplied by the contrast.",

@@ -17,7 +17,7 @@ HERE = "127.0.0.1"
 """This machine alone: the address that the page listens on unless told otherwise."""
 PORT = 8501
 """The first port that is tried."""
-MISSING = "the explorer needs streamlit: pip install 'continua[explore]' (in a clone: make explore)"
+MISSING = "the explorer needs streamlit: pip install streamlit (in a clone: make explore)"
 
 
 def serve(

@@ -6,7 +6,7 @@ What the panel "Stimulus" shows is computed here, without streamlit.
 import copy
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -60,7 +60,7 @@ class Stimulus:
 
 
 @dataclass(frozen=True)
-class Setting:
+class Preparation:
     """How it is shown and where one records: ms per unit of depth, strength of the drive, ms of the stimulus, the block."""
 
     block: int = 0
@@ -102,7 +102,7 @@ class Recorded:
         return sorted(np.argsort(-change, kind="stable")[:count].tolist())
 
 
-def screen_of(network: Explored, setting: Setting) -> Screen:
+def screen_of(network: Explored, setting: Preparation) -> Screen:
     """The network's images as a screen."""
     return Screen(network.shape[1], network.shape[2], setting.degrees_per_pixel)
 
@@ -149,7 +149,7 @@ def has_jets(net: Network, block: int) -> bool:
 
 
 @torch.no_grad()
-def record(network: Explored, stimulus: Stimulus, setting: Setting, change: FilterChange) -> Recorded:
+def record(network: Explored, stimulus: Stimulus, setting: Preparation, change: FilterChange) -> Recorded:
     """Show the film and read the state of a block every 2 ms. A network without a time is refused in the words of `DrivenNetwork`."""
     net = with_filters(network.model, setting.block, change)
     driven = DrivenNetwork(net, gain=setting.gain, tau=setting.tau, solver=SOLVER, prepare=preparing(network))
@@ -170,7 +170,7 @@ def _shown(movie: Movie, times: np.ndarray) -> np.ndarray:
     return torch.stack([movie.at(float(time))[0, 0] for time in times]).numpy()
 
 
-def tuned(network: Explored, stimulus: Stimulus, setting: Setting, change: FilterChange) -> tuple[TuningCurve, TuningCurve]:
+def tuned(network: Explored, stimulus: Stimulus, setting: Preparation, change: FilterChange) -> tuple[TuningCurve, TuningCurve]:
     """Tuning of all units of a block, in the middle of the map at its end, to orientation and to frequency."""
     net, screen = with_filters(network.model, setting.block, change), screen_of(network, setting)
     cells = units(net, setting.block, prepare=preparing(network))
@@ -219,20 +219,3 @@ def tuning_figure(trained: TuningCurve, changed: TuningCurve, channel: int, same
     unit = "°" if words == "orientation" else "cycles/°"
     x = Axis(words, unit, log=words == "frequency")
     return Figure(f"tuning-{words}", f"Tuning of channel {channel} to {words}", x, Axis("response (no unit)"), series)
-
-
-def drawn_bar(stimulus: Stimulus, box: tuple[float, float, float, float], least: float) -> Stimulus:
-    """A bar where a box was drawn, (left, right, low, high) in degrees: its longer side is the bar's length."""
-    left, right, low, high = box
-    across, up = max(abs(right - left), least), max(abs(high - low), least)
-    upright = up >= across
-    return replace(
-        stimulus,
-        kind="bar",
-        x=(left + right) / 2,
-        y=(low + high) / 2,
-        orientation=90.0 if upright else 0.0,
-        width=min(across, up),
-        length=max(across, up),
-        speed=0.0,
-    )

@@ -14,11 +14,10 @@ from continua.explore.parts import on_a_phone, player
 from continua.explore.stimulus import (
     FINEST,
     FilterChange,
+    Preparation,
     Recorded,
-    Setting,
     Stimulus,
     course_figure,
-    drawn_bar,
     film_maps,
     has_jets,
     record,
@@ -26,10 +25,9 @@ from continua.explore.stimulus import (
     tuned,
     tuning_figure,
 )
-from continua.neuro import Screen, bar
+from continua.neuro import Screen
 
 MOST = 8
-DRAWING = {"displayModeBar": False, "responsive": True, "scrollZoom": False}
 
 
 @panel
@@ -62,7 +60,7 @@ def stimulus_panel(lens: Lens) -> None:
     _tuning(lens, stimulus, setting, change, channels)
 
 
-def _setting(lens: Lens) -> tuple[Setting, float, float]:
+def _setting(lens: Lens) -> tuple[Preparation, float, float]:
     """The block, and what a preparation has: how large pixels are, how fast depth is, where the unit is."""
     blocks = len(lens.network.model.blocks)
     left, middle, right = st.columns(3)
@@ -76,10 +74,10 @@ def _setting(lens: Lens) -> tuple[Setting, float, float]:
     )
     column = third.slider("Unit: left to right (%)", 0, 100, 50, key="stimulus-column")
     row = fourth.slider("Unit: top to bottom (%)", 0, 100, 50, key="stimulus-row")
-    return Setting(block, float(tau), gain, float(duration), degrees), row / 100, column / 100
+    return Preparation(block, float(tau), gain, float(duration), degrees), row / 100, column / 100
 
 
-def _stimulus(lens: Lens, setting: Setting) -> Stimulus:
+def _stimulus(lens: Lens, setting: Preparation) -> Stimulus:
     screen = screen_of(lens.network, setting)
     kind = st.segmented_control("Show", ["grating", "bar"], default="grating", required=True, key="stimulus-kind")
     left, middle, right, last = st.columns(4)
@@ -99,7 +97,7 @@ def _stimulus(lens: Lens, setting: Setting) -> Stimulus:
 
 
 def _bar(screen: Screen, where: str, look: dict[str, Any], places: tuple[Any, Any]) -> Stimulus:
-    """A bar: by sliders, or drawn with the mouse."""
+    """A bar, placed by sliders."""
     pixel, (height, width) = screen.degrees_per_pixel, screen.degrees
     keys = {name: f"stimulus-{name}-{where}" for name in ("width", "length", "x", "y", "speed")}
     thick = places[0].slider("Width (°)", pixel, float(max(height, width)), 3 * pixel, pixel, key=keys["width"])
@@ -110,66 +108,10 @@ def _bar(screen: Screen, where: str, look: dict[str, Any], places: tuple[Any, An
     speed = right.slider(
         "Moves (°/s)", 0.0, 100.0, 0.0, 5.0, key=keys["speed"], help="At right angles to its length, through the middle of the screen."
     )
-    stimulus = Stimulus(width=thick, length=long, x=x, y=y, speed=speed, **look)
-    if not on_a_phone():
-        st.caption("Or draw it: drag a box over the screen below.")
-        options: dict[str, Any] = dict(on_select=lambda: _drawn(screen, stimulus, keys), selection_mode="box")
-        st.plotly_chart(_canvas(screen, stimulus), key=f"stimulus-draw-{where}", config=DRAWING, width=260, **options)
-        st.session_state["stimulus-canvas"] = f"stimulus-draw-{where}"
-    return stimulus
+    return Stimulus(width=thick, length=long, x=x, y=y, speed=speed, **look)
 
 
-def _drawn(screen: Screen, stimulus: Stimulus, keys: dict[str, str]) -> None:
-    """Put the sliders where the box was drawn."""
-    boxes = st.session_state[st.session_state["stimulus-canvas"]].selection.box
-    if not boxes:
-        return
-    pixel, (height, width) = screen.degrees_per_pixel, screen.degrees
-    (left, right), (low, high) = boxes[-1]["x"], boxes[-1]["y"]
-    made = drawn_bar(stimulus, (left, right, low, high), pixel)
-    most = max(height, width)
-    for name, value, least, largest in (
-        ("width", made.width, pixel, most),
-        ("length", made.length, pixel, most),
-        ("x", made.x, -width / 2, width / 2),
-        ("y", made.y, -height / 2, height / 2),
-        ("speed", 0.0, 0.0, 100.0),
-    ):
-        st.session_state[keys[name]] = float(min(max(value, least), largest))
-    st.session_state["stimulus-orientation-bar"] = int(made.orientation)
-
-
-def _canvas(screen: Screen, stimulus: Stimulus) -> dict[str, Any]:
-    """The bar on its screen, in degrees, with points for the mouse to take hold of."""
-    look = dict(orientation=stimulus.orientation, width=stimulus.width, length=stimulus.length, contrast=stimulus.contrast)
-    shown = bar(screen, x=stimulus.x, y=stimulus.y, **look)[0, 0].numpy()
-    across_, up = (axis.numpy() for axis in screen.grid())
-    heat = {
-        "type": "heatmap",
-        "x": across_[0],
-        "y": up[:, 0],
-        "z": shown,
-        "zmin": -1,
-        "zmax": 1,
-        "colorscale": "Greys",
-        "reversescale": True,
-    }
-    heat |= {"showscale": False, "hoverinfo": "skip"}
-    points = {"type": "scatter", "x": across_.ravel(), "y": up.ravel(), "mode": "markers", "marker": {"opacity": 0}, "hoverinfo": "skip"}
-    height, width = screen.degrees
-    bare = {"showgrid": False, "zeroline": False, "fixedrange": True, "ticksuffix": "°", "nticks": 5}
-    layout = {
-        "height": 260,
-        "margin": {"l": 40, "r": 8, "t": 8, "b": 32},
-        "dragmode": "select",
-        "showlegend": False,
-        "xaxis": bare | {"range": [-width / 2, width / 2], "constrain": "domain"},
-        "yaxis": bare | {"range": [-height / 2, height / 2], "scaleanchor": "x"},
-    }
-    return {"data": [heat, points], "layout": layout}
-
-
-def _filters(lens: Lens, setting: Setting) -> FilterChange:
+def _filters(lens: Lens, setting: Preparation) -> FilterChange:
     if not has_jets(lens.network.model, setting.block):
         st.caption(f"The filters of block {setting.block + 1} are pixels: they have no σ to change, and cannot be turned.")
         return FilterChange()
@@ -181,7 +123,7 @@ def _filters(lens: Lens, setting: Setting) -> FilterChange:
     return FilterChange(factor, float(degrees))
 
 
-def _recorded(lens: Lens, stimulus: Stimulus, setting: Setting, change: FilterChange) -> Recorded | None:
+def _recorded(lens: Lens, stimulus: Stimulus, setting: Preparation, change: FilterChange) -> Recorded | None:
     """What the film does; None where it cannot drive this network, which the page then says."""
     question = (lens.network.key, "driven", stimulus, setting, change)
     try:
@@ -191,14 +133,14 @@ def _recorded(lens: Lens, stimulus: Stimulus, setting: Setting, change: FilterCh
         return None
 
 
-def _curves(lens: Lens, stimulus: Stimulus, setting: Setting, change: FilterChange) -> Any:
-    plain = Setting(block=setting.block, degrees_per_pixel=setting.degrees_per_pixel)  # nothing else matters here
+def _curves(lens: Lens, stimulus: Stimulus, setting: Preparation, change: FilterChange) -> Any:
+    plain = Preparation(block=setting.block, degrees_per_pixel=setting.degrees_per_pixel)  # nothing else matters here
     grating = Stimulus(stimulus.kind, stimulus.orientation, stimulus.contrast, stimulus.frequency)
     question = (lens.network.key, "tuned", grating, plain, change)
     return lens.answers(question, lambda: tuned(lens.network, grating, plain, change))
 
 
-def _tuning(lens: Lens, stimulus: Stimulus, setting: Setting, change: FilterChange, channels: list[int]) -> None:
+def _tuning(lens: Lens, stimulus: Stimulus, setting: Preparation, change: FilterChange, channels: list[int]) -> None:
     """Orientation and frequency tuning of one unit, at its block's end, as trained and as changed."""
     channel = st.selectbox("Tuning of channel", channels, key=f"stimulus-tuned-{lens.network.key}-{setting.block}")
     trained = _curves(lens, stimulus, setting, FilterChange())

@@ -131,6 +131,13 @@ class FilterConv2d(nn.Module):
         time_channel: bool = False,
     ) -> None:
         super().__init__()
+        if not isinstance(filter, Filter) or not hasattr(filter, "in_channels"):
+            what = (
+                f"{type(filter).__name__} without super().__init__(in_channels, out_channels)"
+                if isinstance(filter, Filter)
+                else repr(filter)
+            )
+            raise ConfigError(f"FilterConv2d takes a filter, such as NJet(3, 8) or Pixel(3, 8); got {what}.")
         _check_padding(filter, padding)
         check_route(filter, route, discretisation)
         if not isinstance(stride, int) or stride < 1:
@@ -156,6 +163,8 @@ class FilterConv2d(nn.Module):
     def realise(self, shape: Sequence[Any], dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> RealisedConv:
         """Make the convolution ready for maps of `shape` (batch, channels, height, width); the batch, in export a symbol, is not read."""
         state = {name: _at_least_float32(value) for name, value in self.filter.state().items()}
+        if not state:
+            raise ConfigError(f"{self.filter.label}: state() is empty; return the tensors that kernel() is made of.")
         first = next(iter(state.values()))
         device = torch.device(device or first.device)
         if dtype is not None and not dtype.is_floating_point:
@@ -235,7 +244,7 @@ class FilterConv2d(nn.Module):
         of_time = _make_operator("hybrid" if route == "hybrid" else "dense", kernel.inputs(0, 1), geometry)
         reference = of_time.tensors[0]
         ones = torch.ones(1, 1, geometry.height, geometry.width, dtype=reference.dtype, device=reference.device)
-        return operator, of_time.linear(ones, None, *of_time.tensors)
+        return operator, of_time.linear(ones, None, *of_time.tensors).contiguous(memory_format=_layout(native))
 
     def _check_kernel(self, kernel: Any, geometry: Geometry) -> None:
         """Refuse what a filter of one's own may get wrong: a bare tensor, other channels than it says, taps without a centre."""

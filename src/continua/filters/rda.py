@@ -45,6 +45,8 @@ class RDA(Evolution):
         wave_numbers: "integer" or "radian" (per pixel: v = 1 moves one pixel in unit time)
         antidiffusion: None, or how far below zero τ may go: τ < 0 sharpens, and amplifies the finest modes exponentially. A negative τ is
             then replaced by b tanh(τ/b), b = antidiffusion: of slope 1 at zero, never below −b
+        isotropic: one τ for both directions, as eq. 8 is written: four numbers for every output channel, and diffusion τ k²
+        start: spread of τ, v, ρ at the start, drawn from a normal distribution; 0: all zero
     """
 
     def __init__(
@@ -55,6 +57,8 @@ class RDA(Evolution):
         around: str = "weights",
         wave_numbers: str = "integer",
         antidiffusion: float | None = None,
+        isotropic: bool = False,
+        start: float = 0.0,
         solver: "SolverConfig | Mapping[str, object] | None" = None,
     ) -> None:
         super().__init__(solver)
@@ -66,23 +70,26 @@ class RDA(Evolution):
             raise ConfigError(f"wave_numbers is {' or '.join(map(repr, WAVE_NUMBERS))}; got {wave_numbers!r}")
         if antidiffusion is not None and not antidiffusion > 0:
             raise ConfigError(f"antidiffusion is None (τ is free) or a bound above 0 on −τ; got {antidiffusion}")
+        if not 0 <= start < math.inf:
+            raise ConfigError(f"start is the spread of τ, v, ρ before training, 0 or more; got {start}")
         self.sigma_name = nonlinearity if isinstance(nonlinearity, str) else getattr(nonlinearity, "__name__", "custom")
         self.nonlinear = NONLINEARITIES[nonlinearity] if isinstance(nonlinearity, str) else nonlinearity
         self.linear = nonlinearity == "identity"
         self.around, self.wave_numbers, self.antidiffusion = around, wave_numbers, antidiffusion
         self.has_rate = self.linear or around == "rate"
-        self.tau = nn.Parameter(torch.zeros(channels, 2))
-        self.v = nn.Parameter(torch.zeros(channels, 2))
-        self.rho = nn.Parameter(torch.zeros(channels))
+        self.tau = nn.Parameter(_started(start, channels, 1 if isotropic else 2))
+        self.v = nn.Parameter(_started(start, channels, 2))
+        self.rho = nn.Parameter(_started(start, channels))
         self._warned = False
 
     @property
     def diffusivity(self) -> Tensor:
-        """τ as it acts, after its bound."""
+        """(τ_y, τ_x) as they act, after the bound."""
+        tau = self.tau.expand(-1, 2)
         if self.antidiffusion is None:
-            return self.tau
+            return tau
         bound = self.antidiffusion
-        return torch.where(self.tau < 0, bound * torch.tanh(self.tau / bound), self.tau)
+        return torch.where(tau < 0, bound * torch.tanh(tau / bound), tau)
 
     def rates(self, w: Tensor) -> tuple[Tensor, Tensor]:
         """λ of every mode of kernels like w: growth and turn."""
@@ -154,7 +161,12 @@ class RDA(Evolution):
 
     def extra_repr(self) -> str:
         how = "linear" if self.linear else f"{self.sigma_name} around the {self.around}"
-        return f"{len(self.rho)}, {how}, {self.wave_numbers} wave numbers"
+        return f"{len(self.rho)}, {how}, {self.wave_numbers} wave numbers" + ", isotropic" * (self.tau.shape[1] == 1)
+
+
+def _started(spread: float, *shape: int) -> Tensor:
+    """Zeros, for which no random number is drawn, or normal numbers of this spread."""
+    return spread * torch.randn(*shape) if spread else torch.zeros(*shape)
 
 
 @dataclass(frozen=True)

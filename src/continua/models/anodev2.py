@@ -70,6 +70,7 @@ class NeuralODEConfig(Solved, DiscreteConfig):
     filter_options: Options | None = option(None, "further options of the filters")
     conv_options: Options | None = option(None, "how filters are applied, such as {route: dense}; see FilterConv2d")
     norm: str = option("batch", "batch, a set per step, for Euler steps only; or group, for any solver")
+    last_activation: bool = option(True, "end f with an activation, as ANODE does: what is added to the state is then never negative")
     solver: SolverOptions = option(None, "keywords of continua.solve (default: Euler, `steps` steps)")
 
     def check(self) -> None:
@@ -223,7 +224,13 @@ class AnodeNet(Network):
             return evolve(inner, motion.evolution, options=motion.options, memory=motion.memory, grid=motion.grid, clock=motion.clock)
 
         field = CoupledField(
-            channels, make_filter, layers=self.layers, norm=config.norm, steps=config.steps, conv_options=dict(config.conv_options or {})
+            channels,
+            make_filter,
+            layers=self.layers,
+            norm=config.norm,
+            steps=config.steps,
+            last_activation=config.last_activation,
+            conv_options=dict(config.conv_options or {}),
         )
         return CoupledBlock(field, 1.0, solver=config.solver)
 

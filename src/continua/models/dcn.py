@@ -80,6 +80,7 @@ class Augmented(InTime):
     """ODE blocks whose state may be wider than their input."""
 
     augment_channels: int = option(0, "channels of zeros added to the state of every ODE block (Dupont et al. 2019)")
+    explicit_time: bool = option(True, "f reads t as a further channel; without it scaling the state and T alike is an exact symmetry")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +139,7 @@ class DCN(Network):
         self.conv_options, self.filter_options = dict(config.conv_options or {}), dict(config.filter_options or {})
         self._in_channels, self.channels = config.in_channels, tuple(config.channels)
         self.end, self.augment = 0.0, config.augment_channels if isinstance(config, Augmented) else 0
+        self.explicit_time = not isinstance(config, Augmented) or config.explicit_time
         if isinstance(config, InTime):
             self.end, self.solver = config.t1, SolverConfig.of(config.solver)
         self.stem = self._stem(config)
@@ -163,6 +165,7 @@ class DCN(Network):
             activation=self.activation,
             norm_groups=self.norm_groups,
             bias=self.filters == "pixel",
+            time=self.explicit_time,
             conv_options=self.conv_options,
         )
         return ODEBlock(field, self.end, solver=self.solver, augment=self.augment)

@@ -4,7 +4,7 @@ A repository there holds the two files that `save_pretrained` writes and a READM
 model.safetensors and nothing else: a configuration that is checked and builds a registered model, and plain tensors. No code of a
 repository is run, no pickle is opened, and a file that is larger than its network could need is refused before it is fetched.
 
-The verbs take what `huggingface_hub.PyTorchModelHubMixin` takes. The package comes with `pip install 'continua[hub]'`.
+The verbs take what `huggingface_hub.PyTorchModelHubMixin` takes. The extra `hub` installs the package.
 """
 
 import re
@@ -179,7 +179,7 @@ A network of the Continua library{f", {entry.paper}: {entry.row}" if entry is no
 ```python
 import continua as ct, torch
 
-net = ct.from_pretrained("{repo_id}")            # pip install 'continua[hub]'
+net = ct.from_pretrained("{repo_id}")            # needs huggingface_hub
 logits = net(torch.rand(1, {net.in_channels or 3}, {size}, {size}))  # images as they were in training: size, channels, scaling
 ```
 
@@ -212,7 +212,7 @@ def _package(why: str) -> Any:
         import huggingface_hub.constants
         import huggingface_hub.errors
     except ImportError:
-        raise ConfigError(f"{why}, install the extra: pip install 'continua[hub]'") from None
+        raise ConfigError(f"{why}, install its package: pip install huggingface_hub") from None
     return huggingface_hub
 
 

@@ -167,7 +167,7 @@ class Network(nn.Module):
         self,
         images: Tensor,
         block: int = 0,
-        times: "Sequence[float] | Tensor | None" = None,
+        times: "float | Sequence[float] | Tensor | None" = None,
         *,
         t1: EndTimes | None = None,
         input_scale: "float | Tensor | None" = None,
@@ -258,7 +258,7 @@ class Network(nn.Module):
             self.push_to_hub(repo_id or Path(folder).name, **how)
 
     def push_to_hub(self, repo_id: str, **how: Any) -> str:
-        """Upload the network to the Hugging Face hub, with a model card; `pip install 'continua[hub]'`. Returns the commit's address.
+        """Upload the network to the Hugging Face hub, with a model card; needs `huggingface_hub`. Returns the commit's address.
 
         Args:
             repo_id: "user/name".
@@ -321,6 +321,8 @@ class Network(nn.Module):
     def _fitting(self, images: Tensor) -> Tensor:
         """The images, if they have the axes and channels the stem reads."""
         channels = self.in_channels
+        if not isinstance(images, Tensor):
+            raise ConfigError(f"{self.title} reads a tensor of images; got {type(images).__name__}. torch.as_tensor makes one of an array")
         if images.ndim != 4 or channels not in (None, images.shape[1]):
             raise ConfigError(
                 f"{self.title} reads images (batch, {channels or 'channels'}, height, width); got "

@@ -78,7 +78,7 @@ def from_pretrained(
     """The network saved in a folder, or in a repository of the Hugging Face hub, in evaluation mode.
 
     Args:
-        folder: Written by `save_pretrained`; or "user/name", which `push_to_hub` wrote (`pip install 'continua[hub]'`), where there is no
+        folder: Written by `save_pretrained`; or "user/name", which `push_to_hub` wrote (needs `huggingface_hub`), where there is no
             such folder. Of a repository config.json and model.safetensors are read, nothing else, and no code of it is run.
         revision: Of the repository: a branch, a tag or a commit. This and what follows matter to the hub only.
         token: Of a user who may read it; None: as `hf auth login` left it.
@@ -111,10 +111,17 @@ def from_pretrained(
     tensors = upgrade_weights(config, unpacked(folder / WEIGHTS_FILE, config.get(SUM)))
     expected = net.state_dict()
     if options.get("num_classes", saved.get("num_classes")) != saved.get("num_classes"):
-        fresh, tensors = _keep_classifier_apart(net, expected, tensors)
-        _check_same(fresh, tensors, folder / WEIGHTS_FILE)
-    else:
+        expected, tensors = _keep_classifier_apart(net, expected, tensors)
+    try:
         _check_same(expected, tensors, folder / WEIGHTS_FILE)
+    except ConfigError as error:
+        changed = {key: saved[key] for key in options.keys() & saved.keys() - {"num_classes", "solver"} if saved[key] != options[key]}
+        if not changed:
+            raise
+        were = ", ".join(f"{key}={value!r}" for key, value in sorted(changed.items()))
+        raise ConfigError(
+            f"these weights of {name} are for {were}; num_classes and solver can be changed, not the shape of weights"
+        ) from error
     net.load_state_dict(tensors, strict=False)  # compared above
     return net.eval()
 
@@ -128,6 +135,9 @@ def _most_bytes(name: str, saved: Options) -> int:
 
 def read_options(folder: Path, *, whole: bool = True) -> tuple[str, Json]:
     """The model and its options of a folder that `save_pretrained` wrote; if it is not to be `whole`, the weights may be missing."""
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "does not exist"
+        raise ConfigError(f"{folder} {what}; expected a folder written by save_pretrained, or user/name of the Hugging Face hub")
     for name in (CONFIG_FILE, WEIGHTS_FILE) if whole else (CONFIG_FILE,):
         if not (folder / name).is_file():
             raise ConfigError(f"{folder} has no {name}; expected a folder written by save_pretrained")

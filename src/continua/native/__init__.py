@@ -13,13 +13,14 @@ they compute the PyTorch routes of `continua.filters` compute too, to rounding.
 from continua.native.library import Absent, Library, find_library, kernels_text
 from continua.native.operators import MOST_ORDERS, native_conv, native_norm
 from continua.native.plain import NATIVE_ACTIVATIONS, is_transforming, plain_gradients
-from continua.native.vectors import native_combine, native_error_rms
+from continua.native.vectors import can_combine, native_combine, native_error_rms
 
 __all__ = [
     "MOST_ORDERS",
     "NATIVE_ACTIVATIONS",
     "Absent",
     "Library",
+    "can_combine",
     "find_library",
     "is_transforming",
     "kernels_text",

@@ -145,6 +145,12 @@ def _output(x: Tensor, out: int, stride: int) -> Tensor:
     return torch.empty((x.shape[0], out, height, width), dtype=x.dtype, device=x.device, memory_format=form)
 
 
+def _in_order(value: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    if value is None or (value.dtype is dtype and value.is_contiguous()):
+        return value
+    return value.to(dtype).contiguous()
+
+
 class _Call:
     """The arguments of one call of `norm_act_conv`, and the tensors they point to, held alive and in the form the kernels read."""
 
@@ -159,10 +165,10 @@ class _Call:
         _check(bias is None or bias.shape == alpha.shape[-1:], f"bias has one number for each of {alpha.shape[-1]} channels")
         _check(time_map is None or time_map.shape == size, f"time_map is {size}")
         _check(t is None or t.numel() in (1, x.shape[0]), f"one t, or one for each of {x.shape[0]} samples")
-        in_order = [None if value is None else value.to(x.dtype).contiguous() for value in (gamma, beta, alpha, rows, cols, bias)]
-        times = None if t is None or time_map is None else t.to(x.dtype).reshape(-1).contiguous()
-        pixels = None if times is None or time_map is None else time_map.to(x.dtype).permute(1, 2, 0).contiguous()
-        direction = None if along is None else along.to(x.dtype).contiguous()
+        in_order = [_in_order(value, x.dtype) for value in (gamma, beta, alpha, rows, cols, bias)]
+        times = None if t is None or time_map is None else _in_order(t.reshape(-1), x.dtype)
+        pixels = None if times is None or time_map is None else _in_order(time_map.permute(1, 2, 0), x.dtype)
+        direction = _in_order(along, x.dtype)
         self.x, self.tensors = x, dict(zip(MAPS[1:], (*in_order, times, pixels, direction), strict=True))
         self.op = ConvArguments(
             dtype=8 * x.element_size(),
@@ -206,7 +212,8 @@ def _conv_vjp(gy: Tensor, kept: Tensor, wanted: Sequence[bool], *arguments: Any)
     x, op, direction = call.x, call.op, call.tensors["along"]
     _check(gy.dtype == x.dtype, f"the gradient is {gy.dtype}, the map {x.dtype}")
     asked = [name for name, want in zip(MAPS, wanted, strict=True) if want]
-    made = {name: torch.zeros_like(value) for name, value in call.tensors.items() if name in asked and value is not None}
+    fresh = torch.empty_like if gy.numel() else torch.zeros_like  # no images: no gradient
+    made = {name: fresh(value) for name, value in call.tensors.items() if name in asked and value is not None}
     if "x" in asked:
         made["x"] = torch.empty_like(x)
         op.gx, op.gx_strides = made["x"].data_ptr(), MapStrides.of(made["x"])
@@ -281,7 +288,10 @@ def _like(made: dict[str, Tensor], name: str, value: Tensor | None, x: Tensor) -
     """The gradient made for an input, in that input's shape and dtype; an empty tensor where none was asked for."""
     if name not in made or value is None:
         return x.new_empty(0)
-    return made[name] if name == "x" else made[name].reshape(value.shape).to(value.dtype).contiguous()
+    gradient = made[name]
+    if gradient.shape == value.shape and gradient.dtype is value.dtype:
+        return gradient
+    return gradient.reshape(value.shape).to(value.dtype)
 
 
 # --- for autograd and compilers ---------------------------------------------------------------------------------------
@@ -299,6 +309,9 @@ def _fake_norm(x: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
 def _fake_vjp(gy: Tensor, kept: Tensor, wanted: Sequence[bool], *arguments: Any) -> list[Tensor]:
     x, *others = arguments[: len(wanted)]
     made = [torch.empty_like(x), *(None if value is None else torch.empty(value.shape, dtype=value.dtype) for value in others)]
+    place = MAPS.index("time_map")
+    if len(made) > place and (time_map := made[place]) is not None:  # lies in memory pixel by pixel
+        made[place] = time_map.permute(1, 2, 0).contiguous().permute(2, 0, 1)
     return [gy.new_empty(0) if value is None or not want else value for want, value in zip(wanted, made, strict=True)]
 
 
@@ -314,7 +327,8 @@ def _register(
     native_vjp = getattr(torch.ops.continua, f"{name}_vjp")
 
     def remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        ctx.save_for_backward(*inputs[:tensors], output[1])
+        # Detached: an output that its own graph holds, as it would under hooks on saved tensors, would never be freed.
+        ctx.save_for_backward(*inputs[:tensors], output[1].detach())
         ctx.options = inputs[tensors:]
         ctx.set_materialize_grads(False)
 

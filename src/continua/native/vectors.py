@@ -55,6 +55,24 @@ def native_combine(base: Tensor | None, weights: Sequence[float], terms: Sequenc
     return out
 
 
+def can_combine(x: Tensor) -> bool:
+    """Whether sums of tensors like x are worth a call of the kernels, which can be made.
+
+    Args:
+        x: one of them.
+
+    Returns:
+        Whether it is.
+
+    Examples:
+        >>> import torch
+        >>> from continua.native import can_combine
+        >>> can_combine(torch.ones(4))
+        False
+    """
+    return type(x) in _PLAIN and _library_for(x.detach()) is not None
+
+
 def native_error_rms(error: Tensor, y0: Tensor, y1: Tensor, rtol: float, atol: float) -> Tensor | None:
     """RMS of error / (atol + rtol max(|y0|, |y1|)) in float64; None where the kernels cannot.
 

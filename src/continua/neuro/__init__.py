@@ -16,6 +16,7 @@ from continua.blocks import Dispersion, NeuralField, dominant_wave
 from continua.filters import LateralGaussians, mexican_hat
 from continua.neuro.block_tuning import BlockTuning, block_sigma, rescaled_block, survey
 from continua.neuro.cells import Units, frame_by_frame, respond, units
+from continua.neuro.cortex import MACAQUE_V1, Published, published
 from continua.neuro.curves import TuningCurve, film_tuning, tuning
 from continua.neuro.driven import DrivenNetwork, FilmResponse
 from continua.neuro.fits import Fit, Population, dog_frequency, dog_size, fit, naka_rushton, population, von_mises, von_mises_pair
@@ -24,7 +25,6 @@ from continua.neuro.movie import Movie, StreamedMovie, contrast_steps, film, fra
 from continua.neuro.noise import natural_noise, random_dots, sparse_noise, white_noise
 from continua.neuro.perception import Eigendistortions, Metamer, Percept, eigendistortions, metamer, metamer_film
 from continua.neuro.predictivity import Predictivity, Recordings, linear_predictivity, read_recordings
-from continua.neuro.published import MACAQUE_V1, Published, published
 from continua.neuro.receptive_fields import ReceptiveField, gradient_field, sparse_fields, spike_triggered_average
 from continua.neuro.screen import Screen, aperture, gaussian_window, masked_square, to_images
 from continua.neuro.selectivity import (

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from continua.errors import ConfigError, unknown_name
+from continua.neuro.cortex import Published
 from continua.neuro.curves import PARAMETERS, TuningCurve
-from continua.neuro.published import Published
 from continua.report import Axis, Figure, Series
 
 

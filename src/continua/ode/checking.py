@@ -44,7 +44,7 @@ def _one_time(name: str, value: "float | Tensor", y0: State) -> Time:
     if not isinstance(value, Tensor):
         try:
             return float(value)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise ConfigError(f"{name} = {value!r}; expected a number, or a tensor with one number or one per sample") from error
     if value.ndim == 0:
         return value.detach() if torch.compiler.is_compiling() else float(value.detach())
@@ -59,7 +59,7 @@ def check_times(save_at: "Sequence[float] | Tensor | None", t0: Time, t1: Time, 
         return None
     try:
         times = (save_at.cpu() if isinstance(save_at, Tensor) else torch.as_tensor(save_at, dtype=torch.float64)).detach().double()
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise ConfigError(f"save_at = {save_at!r}; expected a list or a tensor of times, sorted from t0 to t1") from error
     if times.ndim not in (1, 2) or len(times) == 0 or (times.ndim == 2 and times.shape[1] != batch):
         raise ConfigError(f"save_at has shape {tuple(times.shape)}; expected (time,) or (time, {batch}), with at least one time")

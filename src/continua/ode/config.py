@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from math import isfinite
 from typing import Literal, Never
 
 import torch
@@ -13,7 +12,7 @@ from continua.ode.control import Per, StepControl
 from continua.ode.error import Tolerance
 from continua.ode.gradients import Adjoint, Checkpoint, Direct, Gradient, Reversible
 from continua.ode.implicit import Implicit
-from continua.ode.plain import Options, Plain, build, is_whole, refuse_unknown
+from continua.ode.plain import Options, Plain, build, is_finite, is_whole, refuse_unknown
 from continua.ode.tableau import Tableau, find_method, name_of
 
 
@@ -63,6 +62,8 @@ class SolverConfig:
         """A configuration from a configuration, a dict or nothing."""
         if isinstance(given, SolverConfig):
             return given
+        if given is not None and not isinstance(given, Mapping):
+            raise ConfigError(f"a solver is options by name, such as method='rk4', steps=2; got {given!r}")
         return cls().replace(**dict(given or {}))
 
     def replace(self, **changes: object) -> "SolverConfig":
@@ -112,10 +113,24 @@ class SolverConfig:
                 f"{tableau.name} evaluates f beyond the end of a step, so it would look past jump_at; use kvaerno3, or step_at"
             )
         self.gradient.check(self)
+        if self.control.one_graph and self.steps is None:
+            self._check_one_graph()
         if self.control.per == "sample" and not (tableau.explicit or (tableau.reuses_last and self.steps is None)):
             text = f"the implicit method {tableau.name} cannot be combined with control='sample'"
             fixed = " and steps" if tableau.reuses_last else ""
             raise ConfigError(f"{text}{fixed}; use control='batch', an explicit method, or adaptive steps of kvaerno5")
+
+    def _check_one_graph(self) -> None:
+        """What a loop inside a graph does not have."""
+        exact = isinstance(self.gradient, Checkpoint | Direct)
+        for name, given in (
+            (f"the implicit method {self.tableau.name}", not self.tableau.explicit),
+            (f"gradient={self.gradient}: its own is that of 'checkpoint'", not exact),
+            ("record_steps", self.record_steps),
+            ("step_at or jump_at", self.control.stops),
+        ):
+            if given:
+                raise ConfigError(f"control: one_graph=True does not go with {name}; leave one of them out")
 
     def _check_values(self) -> None:
         if self.steps is not None and not is_whole(self.steps):
@@ -156,16 +171,11 @@ def _tolerance(name: str, given: object) -> Tolerance:
             and (name == "rtol" or bool((value > 0).all()))
         )
     else:
-        good = (
-            isinstance(value, int | float)
-            and not isinstance(value, bool)
-            and isfinite(value)
-            and (value > 0 or (name, value) == ("rtol", 0))
-        )
+        good = is_finite(value) and not isinstance(value, bool) and (value > 0 or (name, value) == ("rtol", 0))  # pyright: ignore
     if not good:
         least = "of at least 0" if name == "rtol" else "above 0"
         raise ConfigError(f"{name}={given!r}; a tolerance must be a finite number {least}, or a tensor of them that broadcasts against y0")
-    return value  # pyright: ignore[reportReturnType]
+    return float(value) if isinstance(value, int) else value  # pyright: ignore - PyTorch takes whole numbers of 64 bits only
 
 
 def _tensor(name: str, given: list[object]) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from continua.errors import ConfigError
-from continua.ode.plain import Options, Plain, build, is_whole, plain_differences
+from continua.ode.plain import Options, Plain, build, is_finite, is_whole, plain_differences
 
 Per = Literal["batch", "sample"]
 LAWS = {"i": (1.0, 0.0, 0.0), "pi": (0.7, 0.4, 0.0), "pid": (0.75, 0.5, 0.05)}  # α, β, γ as multiples of 1/k
@@ -23,7 +23,8 @@ class StepControl:
     `per`: "batch", one step for all, or "sample", every sample its own time and step. `first_step`: the size of the first step (default:
     Hairer's rule). `max_steps`: tried steps after which a solve fails. `min_step`, `max_step`: bounds of a step's size; one of `min_step`
     is accepted whatever its error. `step_at`: times to land on; `jump_at`: times to land on where f jumps, so that no step reaches over
-    them and f is evaluated anew on the other side.
+    them and f is evaluated anew on the other side. `one_graph`: inside `torch.compile`, the loop of an adaptive solve becomes part of the
+    graph (elsewhere it changes nothing).
 
     With r the error relative to the tolerance and k the order of the error estimate, the next step is h · clip(safety · r^(−α) ·
     r_prev^β · r_prevprev^(−γ), factor_min, factor_max). `kind="i"` has α = 1/k, β = γ = 0: the papers' and torchdiffeq's. `"pi"` has
@@ -48,6 +49,7 @@ class StepControl:
     max_step: float | None = None
     step_at: "Sequence[float]" = ()
     jump_at: "Sequence[float]" = ()
+    one_graph: bool = False
 
     @classmethod
     def of(cls, given: "StepControl | Per | Options") -> "StepControl":
@@ -81,13 +83,13 @@ class StepControl:
             raise ConfigError(f"control: max_steps={self.max_steps!r}; expected a whole number of at least 1")
         for name in ("first_step", "min_step", "max_step"):
             value = getattr(self, name)
-            if value is not None and not (isinstance(value, int | float) and isfinite(value) and value > 0):
+            if value is not None and not (is_finite(value) and value > 0):
                 raise ConfigError(f"control: {name}={value!r}; expected a finite number above 0 (its sign follows t1 − t0)")
         if self.min_step is not None and self.max_step is not None and self.min_step > self.max_step:
             raise ConfigError(f"control: min_step={self.min_step} is above max_step={self.max_step}")
         for name in ("safety", "factor_min", "factor_max", "accept_factor_min", "alpha", "beta", "gamma"):
             value = getattr(self, name)
-            if value is not None and not (isinstance(value, int | float) and isfinite(value)):
+            if value is not None and not is_finite(value):
                 raise ConfigError(f"control: {name}={value!r}; expected a finite number")
         if not (0 < self.safety <= 1 and 0 < self.factor_min < 1 < self.factor_max):
             given = f"safety={self.safety}, factor_min={self.factor_min}, factor_max={self.factor_max}"
@@ -111,7 +113,7 @@ def _as_times(name: str, given: object) -> tuple[float, ...]:
         raise ConfigError(f"control: {name} requires gradients, and has none: steps are not differentiated; give {name}.detach()")
     try:
         times = tuple(sorted({float(time) for time in (given.tolist() if isinstance(given, Tensor) else given)}))  # pyright: ignore
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ConfigError(f"control: {name}={given!r}; expected times, in a list or a 1-D tensor") from error
     if not all(map(isfinite, times)):
         raise ConfigError(f"control: {name} holds a time that is not finite")

@@ -13,8 +13,9 @@ from continua.ode.control import StepControl
 from continua.ode.moving import moves
 from continua.ode.rate import broadcast_time, time_dtype
 from continua.ode.solution import State, Time, pick
-from continua.ode.stepper import Step, combine
+from continua.ode.stepper import Step
 from continua.ode.stops import snapped
+from continua.ode.sums import combine
 from continua.ode.tableau import Tableau
 
 Fraction = TypeVar("Fraction", float, Tensor)

@@ -11,7 +11,7 @@ from continua.float64 import double, widest
 from continua.native import is_transforming, native_error_rms
 from continua.ode.control import TINY
 from continua.ode.solution import State, Time
-from continua.ode.stepper import combine
+from continua.ode.sums import combine
 
 if TYPE_CHECKING:
     from continua.ode.integration import Integration
@@ -66,7 +66,7 @@ def first_step(integration: "Integration", f0: State, per_sample: bool) -> Tenso
     d1 = rms([f / s for f, s in zip(f0, scales, strict=False)], per_sample) / unit
     h0 = torch.where((d0 < 1e-5) | (d1 < 1e-5), 1e-6, 0.01 * d0 / d1.clamp(min=TINY)).minimum(span.abs() * unit)
     signed: Time = torch.copysign(h0, span) / unit
-    if per_sample:
+    if isinstance(p.t1, Tensor):
         moment: Time = torch.where(h0 == span.abs(), p.t1, p.t0 + signed)  # t0 + (t1 − t0) may round to beyond t1
     else:
         signed = float(signed)
@@ -98,7 +98,7 @@ def rms(parts: Sequence[Tensor], per_sample: bool) -> Tensor:
 def error_ratio(error: State, y0: State, y1: State, rtol: Tolerance, atol: Tolerance, per_sample: bool) -> Tensor:
     """RMS of error / (atol + rtol max(|y0|, |y1|)): a step is accepted when this is at most 1."""
     if not (isinstance(rtol, float | int) and isinstance(atol, float | int)) or is_transforming():
-        return rms(_scaled(error, y0, y1, rtol, atol), per_sample)
+        return unfused_error_ratio(error, y0, y1, rtol, atol, per_sample)
     if not per_sample and len(error) == 1:
         ratio = native_error_rms(error[0], y0[0], y1[0], rtol, atol)
         if ratio is not None:
@@ -114,13 +114,13 @@ def error_ratio(error: State, y0: State, y1: State, rtol: Tolerance, atol: Toler
     return rms(scaled, per_sample)
 
 
-def _scaled(error: State, y0: State, y1: State, rtol: Tolerance, atol: Tolerance) -> list[Tensor]:
+def unfused_error_ratio(error: State, y0: State, y1: State, rtol: Tolerance, atol: Tolerance, per_sample: bool) -> Tensor:
     """The same with tolerances of any kind, also where `out=` is unknown: the choice of steps is not differentiated."""
     scaled = []
     for index, (e, before, after) in enumerate(_detached(error, y0, y1)):
         scale = torch.maximum(before.abs(), after.abs())
         scaled.append(e / (tolerance_of(atol, index, scale) + tolerance_of(rtol, index, scale) * scale))
-    return scaled
+    return rms(scaled, per_sample)
 
 
 def _detached(*states: State) -> Iterator[tuple[Tensor, ...]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
+from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from continua.errors import ConfigError, unknown_name
@@ -25,7 +26,7 @@ REPLACED = {
 
 def refuse_unknown(cls: type, what: str, names: "Mapping[str, object]", more: tuple[str, ...] = ()) -> None:
     """An error for a name that is no field of the class; spellings of version 0.1 are told the new one."""
-    known = [field.name for field in fields(cls)] + list(more)
+    known = [*cls.__dataclass_fields__, *more]  # fields(cls) is unknown to torch.compile
     for name in names:
         if name in REPLACED and name not in known:
             raise ConfigError(f"{what} {name!r} has another place now: write {REPLACED[name]}")
@@ -44,15 +45,23 @@ def no_end_time(t0: object) -> ConfigError:
 
 
 def is_whole(value: object) -> bool:
-    """Whether this is a whole number of at least 1; True and False are numbers to Python only."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    """Whether this is a whole number of at least 1, of 64 bits; True and False are numbers to Python only."""
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 1 << 63
+
+
+def is_finite(value: object) -> bool:
+    """Whether this is a number that a float can hold: Python's whole numbers have no end."""
+    return isfinite(value) if isinstance(value, float) else isinstance(value, int) and abs(value) < 1 << 1023
 
 
 def build(cls: type[T], what: str, options: Options) -> T:
     """An object of the class from options by name."""
     refuse_unknown(cls, what, options)
-    expected = fields(cls)  # pyright: ignore[reportArgumentType] - of every class that options are given for
-    missing = [field.name for field in expected if field.default is field.default_factory is MISSING and field.name not in options]
+    missing = [
+        name
+        for name, field in cls.__dataclass_fields__.items()
+        if field.default is field.default_factory is MISSING and name not in options
+    ]
     if missing:
         raise ConfigError(f"{what} {', '.join(missing)} is missing from {dict(options)!r}")
     return cls(**options)

@@ -106,6 +106,10 @@ class Rate:
 
     def __call__(self, t: Time, y: State) -> State:
         self.calls += 1
+        return self.evaluate(t, y)
+
+    def evaluate(self, t: Time, y: State) -> State:
+        """f(t, y), not counted."""
         if isinstance(t, Tensor):
             time = t.to(self.time_dtype)
         else:
@@ -148,6 +152,13 @@ class Rate:
                 part = part.to(like.dtype)
             checked.append(part)
         return tuple(checked)
+
+
+class UncountedRate(Rate):
+    """For a loop that is part of a graph, and may change nothing outside it."""
+
+    def __call__(self, t: Time, y: State) -> State:
+        return self.evaluate(t, y)
 
 
 def are_tensors(parts: object) -> "TypeGuard[Sequence[Tensor]]":
@@ -225,7 +236,7 @@ def with_graph_size(rate: Rate, t: Time, y: State, params: State) -> tuple[State
     def note(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         sizes[storage.data_ptr()] = storage.nbytes()
-        return tensor
+        return tensor.detach()  # an output that its own graph held would never be freed; autograd knows where the numbers came from
 
     with torch.enable_grad(), saved_tensors_hooks(note, lambda tensor: tensor):
         k = rate(t, y)

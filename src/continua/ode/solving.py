@@ -56,7 +56,7 @@ def solve(
         f: a module or callable f(t, y) -> rate of change, shaped like y. t is a 0-d tensor when all samples share it, else (batch,).
         y0: a tensor, or a tuple of tensors for a coupled system; batch first.
         t0, t1: start and end, both needed; t1 < t0 integrates backwards. A (batch,) tensor gives each sample its own interval.
-        method: a name (euler, midpoint, heun, ralston, rk4, rk38, bosh3, fehlberg45, dopri5, tsit5, dopri8; for stiff equations
+        method: a name (euler, midpoint, heun, ralston, rk4, rk38, bosh3, fehlberg45, dopri5, rk45, tsit5, dopri8; for stiff equations
             kvaerno3, kvaerno5; implicit with fixed steps gauss2, gauss4, radau3, radau5), a `Tableau`, or an `Implicit` method with
             the options of its iteration.
         rtol, atol: a step is accepted when the RMS of error / (atol + rtol max(|y|)) is at most 1. Numbers; or tensors that broadcast
@@ -121,6 +121,10 @@ def solve_with(
 def _compiled(
     config: SolverConfig, f: Field, y0: "Tensor | State", t0: "float | Tensor", t1: "float | Tensor", options: Options
 ) -> Solution:
+    if config.control.one_graph and config.steps is None:
+        from continua.ode.whole import solve_whole  # imports the compiler, which is slow
+
+        return solve_whole(config, f, y0, t0, t1, options)
     problem = why_not_compiled(config, (*check_state(y0), *parameters_of(f, options["params"])), bool(options["events"]))
     if problem is None:
         return solve_eagerly(config, f, y0, t0, t1, **options)

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from continua.errors import ConfigError
-from continua.native import native_combine
 from continua.ode.rate import Rate, broadcast_time, replay
 from continua.ode.solution import State, Status, Time, pick, zeros_where_none
+from continua.ode.sums import StageSums, combine, stage_sums
 from continua.ode.tableau import Tableau
 
 Inner = Sequence[tuple[Sequence[Time], State]]  # of states taken inside a step: b_i(θ) of every stage (or one per row), and the cotangent
@@ -133,11 +133,11 @@ class ExplicitStepper(Stepper):
 
     def step(self, rate: Rate, t: Time, t_next: Time, y: State, first: State | None) -> Attempt:
         tableau, h = self.tableau, t_next - t
-        stages = self.stages(rate, t, t_next, y, first)
-        y1 = combine(y, h, tableau.b, stages)
+        sums = self._needed(rate, t, t_next, y, first)
+        y1, stages = sums.point(None), sums.stages
         for i in range(tableau.needed, tableau.stages):
-            point = y1 if tableau.a[i] == tableau.b else combine(y, h, tableau.a[i], stages)
-            stages.append(rate(stage_time(t, t_next, h, tableau.c[i]), point))
+            point = y1 if tableau.a[i] == tableau.b else sums.point(i)
+            sums.add(rate(stage_time(t, t_next, h, tableau.c[i]), point))
         error = None
         if tableau.b_error is not None:
             with torch.no_grad():
@@ -145,11 +145,15 @@ class ExplicitStepper(Stepper):
         return Attempt(y1, stages, error)
 
     def stages(self, rate: Rate, t: Time, t_next: Time, y: State, first: State | None = None) -> list[State]:
+        return self._needed(rate, t, t_next, y, first).stages
+
+    def _needed(self, rate: Rate, t: Time, t_next: Time, y: State, first: State | None) -> StageSums:
         tableau, h = self.tableau, t_next - t
-        stages = [rate(t, y) if first is None else first]
+        sums = stage_sums(tableau, h, y)
+        sums.add(rate(t, y) if first is None else first)
         for i in range(1, tableau.needed):
-            stages.append(rate(stage_time(t, t_next, h, tableau.c[i]), combine(y, h, tableau.a[i], stages)))
-        return stages
+            sums.add(rate(stage_time(t, t_next, h, tableau.c[i]), sums.point(i)))
+        return sums
 
     def next_first(self, attempt: Attempt) -> State | None:
         return attempt.stages[-1] if self.tableau.fsal else None
@@ -174,35 +178,6 @@ class ExplicitStepper(Stepper):
                 seed = _plus(seed, h * weights[i], cotangent)
             mu[i] = rate_vjp(point, k, seed, gradients)
         return [m for m in mu if m is not None], stages
-
-
-def combine(y: State | None, h: Time, weights: Sequence[float], stages: Sequence[State]) -> State:
-    """y + h Σ w_j k_j (h Σ w_j k_j without y), in one pass over memory by the native kernels, else in as few as eager PyTorch allows.
-
-    The in-place sums are safe under autograd: an addition saves none of its operands.
-    """
-    terms = [(weight, stage) for weight, stage in zip(weights, stages, strict=False) if weight != 0.0]
-    count = len(stages[0])
-    if not terms:
-        return y if y is not None else tuple(torch.zeros_like(part) for part in stages[0])
-    combined = []
-    for part in range(count):
-        (weight, stage), *rest = terms
-        if isinstance(h, Tensor):
-            total = stage[part] * weight
-            for weight, stage in rest:
-                total.add_(stage[part], alpha=weight)
-            scale = broadcast_time(h, total).to(total.dtype)
-            total = total * scale if y is None else torch.addcmul(y[part], total, scale)
-        else:
-            base = None if y is None else y[part]
-            total = native_combine(base, [h * weight for weight, _ in terms], [stage[part] for _, stage in terms]) if rest else None
-            if total is None:
-                total = stage[part] * (h * weight) if base is None else torch.add(base, stage[part], alpha=h * weight)
-                for weight, stage in rest:
-                    total.add_(stage[part], alpha=h * weight)
-        combined.append(total)
-    return tuple(combined)
 
 
 def local_error(tableau: Tableau, h: Time, stages: Sequence[State]) -> State:

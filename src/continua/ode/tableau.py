@@ -239,6 +239,8 @@ DOPRI5 = Tableau(
         [0, 40617522 / 29380423, -110615467 / 29380423, 69997945 / 29380423],
     ],
 )
+# The same with the error estimate of Dormand & Prince 1980 itself, 3/2 of Shampine's: SciPy's RK45.
+RK45 = replace(DOPRI5, b_error=[1.5 * weight for weight in DOPRI5.b_error or ()], name="rk45")
 # Tsitouras 2011, with its own interpolant.
 TSIT5 = Tableau(
     a=[
@@ -382,7 +384,7 @@ KVAERNO5 = Tableau(
     name="kvaerno5",
 )
 
-_EXPLICIT = (EULER, MIDPOINT, HEUN, RALSTON, RK4, RK38, BOSH3, FEHLBERG45, DOPRI5, TSIT5, DOPRI8)
+_EXPLICIT = (EULER, MIDPOINT, HEUN, RALSTON, RK4, RK38, BOSH3, FEHLBERG45, DOPRI5, RK45, TSIT5, DOPRI8)
 _ALL = (*_EXPLICIT, GAUSS2, GAUSS4, RADAU3, RADAU5, KVAERNO3, KVAERNO5)
 METHODS: dict[str, Tableau] = {tableau.name: tableau for tableau in _ALL}
 """Tableaux by name."""

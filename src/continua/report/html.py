@@ -68,7 +68,7 @@ def notebook_html(page: Page, folder: Path) -> str:
     made = [f"<b>{escape(page.title)}</b>"]
     for part in page.parts:
         if isinstance(part, str):
-            made.append(f"<p>{escape(part)}</p>")
+            made.append(f"<p>{_sentence(part)}</p>")
         elif isinstance(part, Table):
             made.append(_table(part))
         elif (picture := folder / f"{part.name}.png").is_file():
@@ -86,7 +86,7 @@ def _page(page: Page, level: int, numbers: "count[int]") -> str:
 
 def _part(part: "str | Figure | Table | Maps", numbers: "count[int]") -> str:
     if isinstance(part, str):
-        return f"<p>{escape(part)}</p>"
+        return f"<p>{_sentence(part)}</p>"
     caption = f"<figcaption>{escape(part.caption)}</figcaption>" if part.caption else ""
     title = f'<div class="title">{escape(part.title)}</div>'
     if isinstance(part, Table):
@@ -121,6 +121,11 @@ def _picture(maps: Maps) -> str:
     with tempfile.TemporaryDirectory() as folder:
         data = base64.b64encode(draw_figure(maps, Path(folder) / "maps.png", on_page=True).read_bytes()).decode()
     return f'<div class="wide"><img alt="{escape(maps.title)}" src="data:image/png;base64,{data}"></div>'
+
+
+def _sentence(text: str) -> str:
+    """Text of a paragraph; what stands between backticks is code, as in Markdown."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def _contents(page: Page) -> str:

@@ -208,7 +208,13 @@ def results_page(folder: Path) -> str:
     summary = folder / "SUMMARY.md"  # what the numbers mean, in a person's words
     said = "\n" + summary.read_text("utf-8") if summary.is_file() else ""
     counts = _counted([(entry, claim) for _, entry in entries for claim in entry.claims])
-    return HEAD + said + counts + "".join(f"\n{_entry_text(entry, _stem(path, folder))}" for path, entry in entries)
+    return (
+        HEAD
+        + said
+        + counts
+        + _not_yet(folder, [entry for _, entry in entries])
+        + "".join(f"\n{_entry_text(entry, _stem(path, folder))}" for path, entry in entries)
+    )
 
 
 def _counted(claims: Sequence[tuple[Entry, Claim]]) -> str:
@@ -217,9 +223,34 @@ def _counted(claims: Sequence[tuple[Entry, Claim]]) -> str:
         return ""
     numbers = ", ".join(f"{sum(claim.verdict == verdict for _, claim in claims)} {word}" for verdict, word in WORDS.items())
     lines = ["", f"**{len(claims)} claims of the papers were put to the test here: {numbers}.**", ""]
-    for verdict in ("holds", "fails"):
-        lines += [f"- *{verdict}* (`{entry.study}`): {claim.hypothesis}" for entry, claim in claims if claim.verdict == verdict]
+    decided = [
+        f"- *{verdict}* (`{entry.study}`): {claim.hypothesis}"
+        for verdict in ("holds", "fails")
+        for entry, claim in claims
+        if claim.verdict == verdict
+    ]
+    if decided:  # each stands with its study too, so here it is folded
+        lines += ['<details markdown="1"><summary>Which are decided</summary>', "", *decided, "", "</details>"]
     return "\n".join([*lines, ""])
+
+
+def _not_yet(folder: Path, entries: Sequence[Entry]) -> str:
+    """Studies without a result by today's recipes, each with what its trainings take, from checks/hours.json; folded."""
+    path = folder / "checks" / "hours.json"
+    kept = read_json_object(path) if path.is_file() else {}
+    there = {entry.study for entry in entries if not entry.earlier}
+    rows = [
+        f"| `{study}` | {known['runs']} | {known['hours']:.1f} |" for study, known in kept.get("studies", {}).items() if study not in there
+    ]
+    if not rows:
+        return ""
+    said = (
+        f"Hours of one core ({kept['cpu']}), from updates that were measured one network at a time; what studies share is counted in each. "
+        f"Together, each network once: {kept['together']['hours']:.0f} hours. Testing and analyses come on top."
+    )
+    title = f"{len(rows)} studies have no result by today's recipes: the hours that their trainings take"
+    head = ["", f'<details markdown="1"><summary>{title}</summary>', "", said, "", "| study | trainings | hours |", "|---|---|---|"]
+    return "\n".join([*head, *rows, "", "</details>", ""])
 
 
 WORDS: Mapping[Verdict, str] = {"holds": "hold", "fails": "fail", "undecided": "are undecided", "not run": "were not run"}

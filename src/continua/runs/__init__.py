@@ -7,23 +7,12 @@ view = RunView("runs/x")                            recipe, metrics, result, env
 evaluate(view.network, view.images(split="test"))   one loop for whoever wants to know how good a network is
 """
 
+from continua.runs.environment import chosen_device, describe_environment
 from continua.runs.evaluation import Batches, Evaluation, Task, costs, evaluate, evaluate_run, task_of
-from continua.runs.folder import (
-    Run,
-    RunIndex,
-    chosen_device,
-    describe_environment,
-    find_run,
-    readable_errors,
-    run_folder,
-    run_folders,
-    runs_folder,
-    stored_identities,
-)
+from continua.runs.folder import Run, readable_errors
+from continua.runs.index import RunIndex, find_run, run_folder, run_folders, runs_folder, stored_identities
 from continua.runs.loading import (
     FREE,
-    identities,
-    identity,
     load_recipe,
     merged,
     parse_recipe,
@@ -32,11 +21,10 @@ from continua.runs.loading import (
     read_yaml,
     recipe_fields,
     recipe_names,
-    resolve,
-    run_id,
     write_yaml,
 )
 from continua.runs.recipe import Failure, Optimiser, Recipe, Refine, Regularise, Schedule
+from continua.runs.resolving import identities, identity, resolve, run_id
 from continua.runs.view import Images, RunView, load_reconstructor, reported_split
 
 __all__ = [

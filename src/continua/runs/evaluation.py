@@ -12,13 +12,13 @@ from torch.nn import functional
 
 from continua.blocks import ODEBlock
 from continua.data import Batch, Loader
-from continua.errors import ConfigError, SolverError
+from continua.errors import ConfigError, SolverError, typed
 from continua.files import Json
 from continua.float64 import double
 from continua.models import Network, Reconstructor, buildable, create_model, from_pretrained
 from continua.ode import Stats
-from continua.runs.loading import encoder_weights
 from continua.runs.recipe import Recipe
+from continua.runs.resolving import encoder_weights
 from continua.runs.view import RunView
 
 BINS = 15  # of the calibration error, as Guo et al. 2017
@@ -291,7 +291,7 @@ def evaluate_run(
     """
     view = RunView(folder, device=device, data_dir=data_dir)
     if view.result is None:
-        raise ConfigError(f"{folder} is not finished; `continua train --resume {folder}` goes on with it")
+        raise ConfigError(f"{folder} is not finished; `continua train --resume {typed(folder)}` goes on with it")
     task, network = task_of(view.recipe), view.load_network()
     set_tolerance(network, tolerance)
     images = view.images(data=data, split=split, batch_size=batch_size, own=False)
@@ -335,11 +335,12 @@ def _of_class(row: Tensor, index: int, classes: tuple[str, ...]) -> Json:
 
 
 def set_tolerance(network: nn.Module, tolerance: float | None) -> None:
-    """Have every adaptive solve of a network use this rtol and atol."""
+    """Solve every block adaptively at this rtol and atol: by its own method, or by dopri5 if it takes fixed steps."""
     if tolerance is None:
         return
     blocks = [module for module in network.modules() if isinstance(module, ODEBlock)]
-    if not any(block.solver.steps is None for block in blocks):
-        raise ConfigError("--tolerance has no effect: no block of this network chooses its steps by a tolerance")
+    if not blocks:
+        raise ConfigError("--tolerance has no effect: this network has no ODE block, so no solver")
     for block in blocks:
-        block.solver = block.solver.replace(rtol=tolerance, atol=tolerance)
+        own = {} if block.solver.steps is None else {"method": "dopri5", "steps": None}
+        block.solver = block.solver.replace(rtol=tolerance, atol=tolerance, **own)

@@ -1,34 +1,21 @@
-"""A run directory: what was asked, where it ran, what happened, what came out; and the index that finds the run of a recipe.
-
-One training at a time may write to a run directory. Sweeps and studies share runs through the index.
-"""
+"""A run directory: what was asked, where it ran, what happened, what came out. One training at a time may write to it."""
 
 import fcntl
 import json
 import os
-import platform
 import socket
-import subprocess
 import time
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 
-import torch
-
-from continua.errors import ConfigError, ContinuaError, ContinuaWarning
+from continua.errors import ConfigError, ContinuaError, ContinuaWarning, typed
 from continua.files import ForeignFile, Json, append_below, make_folder, open_below, read_below, truncate_below, write_synced
-from continua.limits import YAML_BYTES
-from continua.machine import cpu_name, machine_facts
-from continua.native import kernels_text
-from continua.reading import UnreadableFile, read_json_object, read_utf8
-from continua.runs.loading import FORMAT, identities, identity, resolve, stored_recipe, write_yaml
+from continua.reading import UnreadableFile, read_json_object
+from continua.runs.loading import stored_recipe, write_yaml
 from continua.runs.recipe import Recipe
 from continua.runs.records import read_environment, read_metrics, read_run_result
-
-PACKAGES = ("continua", "torch", "numpy", "lightning-fabric", "jsonargparse", "safetensors")
 
 
 class Run:
@@ -104,7 +91,7 @@ class Run:
     def create(self, recipe: Recipe) -> None:
         """Begin a run in a folder that holds none."""
         if self.exists:
-            state = "is finished" if self.result is not None else f"can go on: continua train --resume {self.folder}"
+            state = "is finished" if self.result is not None else f"can go on: continua train --resume {typed(self.folder)}"
             raise ConfigError(f"{self.folder} already holds a run, which {state}; choose another --out for a new one")
         self.write(self.config, write_yaml(recipe))
 
@@ -252,210 +239,3 @@ def readable_errors(path: Path) -> Iterator[None]:
             f"{path} cannot be written ({error.strerror or error}); make room, give write access or choose another folder. "
             "A run that had begun goes on with --resume"
         ) from error
-
-
-# --- where the run of a recipe is: finished, begun or not yet begun -----------------------------------------------------
-
-
-def runs_folder(given: "str | Path | None" = None) -> Path:
-    """The folder of all runs: the one asked for, else `CONTINUA_RUNS`, else ./runs.
-
-    Args:
-        given: the folder asked for.
-
-    Returns:
-        The folder.
-
-    Examples:
-        >>> from continua.runs import runs_folder
-        >>> runs_folder("here").name
-        'here'
-    """
-    return Path(given or os.environ.get("CONTINUA_RUNS") or "runs").expanduser()
-
-
-def run_folder(recipe: Recipe, runs: "str | Path | None" = None) -> Path:
-    """The folder that the run of a resolved recipe gets where none is asked for.
-
-    Args:
-        recipe: resolved.
-        runs: folder of all runs.
-
-    Returns:
-        The folder; it need not exist.
-
-    Examples:
-        >>> from continua.runs import load_recipe, resolve, run_folder
-        >>> folder = run_folder(resolve(load_recipe("demo")))
-    """
-    return runs_folder(runs) / f"{recipe.model}-{recipe.data}-seed{recipe.seed}-{identity(recipe)[:8]}"
-
-
-def find_run(recipe: Recipe, runs: "str | Path | None" = None, device: str = "cpu", data_dir: "str | Path | None" = None) -> Run | None:
-    """The run of this recipe, resolved or not, under the folder of all runs, whatever its own folder is called; a finished one first.
-
-    Args:
-        recipe: resolved or not.
-        runs: folder of all runs.
-        device: decides "auto".
-        data_dir: folder of all data sets.
-
-    Returns:
-        The run, or None.
-
-    Examples:
-        >>> from continua.runs import find_run, load_recipe
-        >>> find_run(load_recipe("demo"), "nowhere") is None
-        True
-    """
-    recipe = resolve(recipe, device, data_dir)
-    return RunIndex(runs).find(recipe)
-
-
-class RunIndex:
-    """Every run in the folder of all runs and in its folders, by identity. Made once, it answers for many recipes."""
-
-    def __init__(self, runs: "str | Path | None" = None) -> None:
-        self.runs = runs_folder(runs)
-        self.known: dict[str, Run] = {}
-        self.skipped: dict[Path, str] = {}  # folders that look like runs and cannot be read, with the reason
-        for run in map(Run, run_folders(self.runs)):
-            try:
-                name = _identity_of(run)
-            except ContinuaError as error:  # one bad folder must not hide the others
-                self.skipped[run.folder] = str(error)
-                warnings.warn(f"{run.folder} is passed over: {error}", ContinuaWarning, stacklevel=2)
-                continue
-            if name not in self.known or run.result is not None:
-                self.known[name] = run
-
-    def find(self, recipe: Recipe) -> Run | None:
-        """The run of a resolved recipe."""
-        return next((self.known[name] for name in identities(recipe) if name in self.known), None)
-
-
-def stored_identities(run: Run) -> tuple[str, ...]:
-    """What the run is called, and was called by the version that began it: later ones may spell its options otherwise.
-
-    Args:
-        run: any run.
-
-    Returns:
-        Identities.
-
-    Examples:
-        >>> from continua.runs import Run, stored_identities
-        >>> stored_identities(Run("runs/demo/dcn_ode"))  # doctest: +SKIP
-    """
-    return *identities(run.recipe), *identities(stored_recipe(run.config, upgrade=False))
-
-
-def run_folders(folder: Path) -> Iterator[Path]:
-    """Every run in a folder and in its folders.
-
-    Args:
-        folder: where to look.
-
-    Returns:
-        Their paths.
-
-    Examples:
-        >>> from pathlib import Path
-        >>> from continua.runs import run_folders
-        >>> list(run_folders(Path("nowhere")))
-        []
-    """
-    for pattern in ("*/config.yaml", "*/*/config.yaml"):
-        yield from (path.parent for path in sorted(folder.glob(pattern)))
-
-
-def _identity_of(run: Run) -> str:
-    """What the run says it is; an error where its files are not a run's, or are damaged."""
-    # What it came to is far quicker to read than the recipe, and as good where this format wrote both.
-    current = read_utf8(run.config, YAML_BYTES, run.folder).startswith(f"format: {FORMAT}\n")
-    result = run.result if current else None
-    return result["identity"] if result is not None and "identity" in result else identity(run.recipe)
-
-
-# --- where a run computes: enough to say why two machines might differ --------------------------------------------------
-
-
-def chosen_device(asked: str) -> str:
-    """A device that is here; "auto" is cuda where there is one, else cpu.
-
-    Args:
-        asked: "auto", "cpu", "cuda" (NVIDIA, AMD), "mps" (Apple) or "xpu" (Intel).
-
-    Returns:
-        Its name, without "auto".
-
-    Raises:
-        ConfigError: there is no such device here.
-
-    Examples:
-        >>> from continua.runs import chosen_device
-        >>> chosen_device("cpu")
-        'cpu'
-    """
-    there = {
-        "cpu": lambda: True,
-        "cuda": torch.cuda.is_available,
-        "mps": torch.backends.mps.is_available,
-        "xpu": torch.xpu.is_available,
-    }
-    if asked == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if asked not in there:
-        raise ConfigError(f"device is {asked!r}; expected auto, {', '.join(there)}")
-    if not there[asked]():
-        raise ConfigError(f"device is {asked!r}, but PyTorch finds no such GPU here; use --device cpu")
-    return asked
-
-
-def describe_environment(device: torch.device, world_size: int) -> Json:
-    """Versions, commit, processor, threads, determinism flags and what `continua doctor` says of the machine, as JSON holds them.
-
-    No probe is made for it: a run in float32 has no use for one.
-
-    Args:
-        device: on which the run is trained.
-        world_size: number of processes.
-
-    Returns:
-        Facts by name.
-
-    Examples:
-        >>> import torch
-        >>> from continua.runs import describe_environment
-        >>> facts = describe_environment(torch.device("cpu"), 1)
-    """
-    described: Json = {
-        "python": platform.python_version(),
-        "system": platform.platform(),
-        "packages": {name: version(name) for name in PACKAGES},
-        "commit": _commit(),
-        "processor": cpu_name(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "ranks": world_size,
-        "device": str(device),
-        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
-        "cudnn_benchmark": torch.backends.cudnn.benchmark,
-        "machine": machine_facts(),
-        "native_kernels": kernels_text(),
-    }
-    if device.type == "cuda":
-        described["gpu"] = torch.cuda.get_device_name(device)
-        described["cuda"] = torch.version.cuda
-    return described
-
-
-def _commit() -> str | None:
-    """The commit of the source, with "+" where files differ from it; None outside a clone."""
-    here = ["git", "-C", str(Path(__file__).parent)]
-    try:
-        head = subprocess.run([*here, "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10)
-        changed = subprocess.run([*here, "status", "--porcelain", "--untracked-files=no"], capture_output=True, text=True, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return head.stdout.strip() + ("+" if changed.stdout.strip() else "") if head.returncode == 0 else None

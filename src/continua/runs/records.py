@@ -84,7 +84,7 @@ def _all_of(kind: Kind, *names: str) -> dict[str, Kind]:
 
 
 _SHOWN = [f"{split}_{what}" for split in ("train", "holdout", "test") for what in ("loss", "accuracy", "failed")]
-_RESULT = _all_of(_text, "identity", "model", "data", "selection") | _all_of(_count, "parameters", "epoch", "test_images")
+_RESULT = _all_of(_text, "identity", "model", "data", "selection", "split") | _all_of(_count, "parameters", "epoch", "test_images")
 _RESULT |= _all_of(_number, "test_loss", "test_accuracy", "test_failed", "seconds")
 _LINE = _all_of(_text, "event") | _all_of(_count, "epoch", "step", "batch") | _all_of(_numbers, "nfe", "nfe_backward", "rejected")
 _LINE |= _all_of(_number, "lr", "loss", "penalty", "gradient_norm", "images", "skipped", "images_per_second", "seconds", *_SHOWN)

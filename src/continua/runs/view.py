@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from continua.data import Augmentation, DataSet, Loader, Split, load, permutation
-from continua.errors import ConfigError, DataError
+from continua.errors import ConfigError, DataError, typed
 from continua.files import Json, refuse_links
 from continua.models import CONFIG_FILE, WEIGHTS_FILE, Network, Reconstructor, from_pretrained, network_digest
 from continua.reading import read_json_object
-from continua.runs.folder import Run, chosen_device
+from continua.runs.environment import chosen_device
+from continua.runs.folder import Run
 from continua.runs.recipe import Recipe
 from continua.showing import Shown
 
@@ -160,7 +161,7 @@ class RunView(Shown):
         """The weights that were selected; an error where there are none yet."""
         path = refuse_links(self.folder, self._run.best / WEIGHTS_FILE)
         if not path.is_file():
-            raise ConfigError(f"{self.folder} has no weights in best/ yet; `continua train --resume {self.folder}` goes on with it")
+            raise ConfigError(f"{self.folder} has no weights in best/ yet; `continua train --resume {typed(self.folder)}` goes on with it")
         refuse_links(self.folder, self._run.best / CONFIG_FILE)
         return path
 

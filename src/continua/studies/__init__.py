@@ -1,7 +1,7 @@
 """Every table and figure of the papers, and questions of ours, as declarations: runs + question + claims. Your own: docs/own-parts.md."""
 
 from continua.report import Claim, Printed
-from continua.studies import anodev2, dcn, dcn_figures, features, neuro, rknet
+from continua.studies import anodev2, anodev2_gradients, dcn, dcn_figures, features, neuro, rknet
 from continua.studies.claims import claim_above, claim_ahead, claim_that, decided, verdict_text
 from continua.studies.compare import comparison, in_standard_errors, over_seeds
 from continua.studies.overview import asked_for, report_page, study_states
@@ -46,6 +46,12 @@ __all__ = [
     "verdict_text",
 ]
 
-for _paper in ([*dcn.STUDIES, *dcn_figures.STUDIES], anodev2.STUDIES, features.STUDIES, rknet.STUDIES, neuro.STUDIES):
-    for _study in sorted(_paper, key=lambda study: ("/fig" in study.id, study.id)):  # as in the papers: tables by number, then figures
+for _paper in (
+    [*dcn.STUDIES, *dcn_figures.STUDIES],
+    [*anodev2.STUDIES, *anodev2_gradients.STUDIES],
+    features.STUDIES,
+    rknet.STUDIES,
+    neuro.STUDIES,
+):
+    for _study in sorted(_paper, key=lambda study: ("/table" not in study.id, "/fig" not in study.id, study.id)):  # tables, figures, others
         register_study(_study)

@@ -10,7 +10,7 @@ import numpy as np
 
 from continua.analysis import Point, find_question
 from continua.models import model_entry
-from continua.report import Cell, Column, Maps, Part, PlusMinus, Printed, Table, overlaid
+from continua.report import Cell, Claim, Column, Maps, Part, PlusMinus, Printed, Table, overlaid
 from continua.studies.claims import claim_above, claim_ahead
 from continua.studies.compare import over_seeds
 from continua.studies.runs import Runs
@@ -30,7 +30,7 @@ FIGURE2: Mapping[str, tuple[float | None, float | None]] = {
     "Res-ODE Net": (19.5, 0.1),
     "ODE-only Net": (21.0, 0.45),
 }
-STEPS, TRANSFER = find_question("steps"), find_question("transfer")
+STEPS, TRANSFER, TOLERANCE = find_question("steps"), find_question("transfer"), find_question("tolerance")
 
 # A quarter of the width, a tenth of the images.
 SETTINGS: Mapping[str, Setting] = {
@@ -114,6 +114,38 @@ def _fig1(runs: Runs) -> Finding:
     return Finding(parts)
 
 
+TOLERANCES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+USUAL, LOOSE = 1e-3, 1e-1  # tolerances: the paper's, and one that is turned up after training
+HARMLESS = -1.0  # points of accuracy that may be lost
+
+
+def _tolerance(runs: Runs) -> Finding:
+    """The dial that the paper names: at a looser tolerance the same network answers in fewer evaluations. What it costs is measured."""
+    rows: list[list[Cell]] = []
+    claims: list[Claim] = []
+    for row in _ode_rows(runs.scale):
+        answers = runs.ask_each(TOLERANCE, row.label, ADAPTIVE, tolerances=TOLERANCES, fixed=())
+        by_tolerance = {
+            tolerance: {seed: _setting(answer.result.settings, tolerance) for seed, answer in answers.items()} for tolerance in TOLERANCES
+        }
+        for tolerance, found in by_tolerance.items():
+            accuracy = over_seeds([100 * setting.accuracy for setting in found.values()])
+            rows.append([row.label, tolerance, accuracy, over_seeds([sum(setting.nfe) for setting in found.values()])])
+        usual, loose = by_tolerance[USUAL], by_tolerance[LOOSE]
+        saved = [100 * (1 - sum(loose[seed].nfe) / sum(usual[seed].nfe)) for seed in usual]
+        said = f"{row.label}: a tolerance of {LOOSE:g} instead of {USUAL:g} saves evaluations"
+        claims.append(claim_above(said, saved, of="share of the evaluations that is saved", unit="%"))
+        accuracies = [{seed: 100 * setting.accuracy for seed, setting in each.items()} for each in (loose, usual)]
+        claims.append(claim_ahead(f"{row.label}: and costs less than a point of accuracy", *accuracies, margin=HARMLESS))
+    columns = ["model", "tolerance", Column("accuracy", "%", 2), Column("evaluations", digits=1)]
+    caption = "dopri5; the networks are as they were trained, only the tolerance is another."
+    return Finding([Table("dial", "Accuracy and evaluations by tolerance", columns, rows, caption)], claims)
+
+
+def _setting(settings: Sequence[Any], tolerance: float) -> Any:
+    return next(setting for setting in settings if setting.tolerance == tolerance)
+
+
 def _fig2(runs: Runs) -> Finding:
     solvers = {label: None if label == "Residual Net" else ADAPTIVE for label in NAMES}
     answers = {label: runs.ask_each(TRANSFER, label, solver) for label, solver in solvers.items()}
@@ -157,6 +189,9 @@ def before_the_end(points: Sequence[Point]) -> float:
 STUDIES = [
     Study("features/table1", f"{PAPER}, Table 1", "error, parameters, steps per image", "What does continuous depth cost and save?",
           SETTINGS, _table1, _rows, claims=2, printed=Printed(7.80, "Res-ODE Net", "error, ours", unit="%")),
+    Study("features/tolerance", f"{PAPER}, §1", "accuracy and evaluations by tolerance",
+          "What does a looser tolerance save, and what does it cost?",
+          SETTINGS, _tolerance, _ode_rows, claims=4, printed="a looser tolerance is faster and less accurate"),
     Study("features/fig1", f"{PAPER}, Figure 1", "the most and least demanding images", "Which images take many steps?",
           SETTINGS, _fig1, _ode_rows, shows_images=True),
     Study("features/fig2", f"{PAPER}, Figure 2", "transfer accuracy over t", "Which features transfer best to other images?",

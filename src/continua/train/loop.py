@@ -306,6 +306,7 @@ class Training:
             "parameters": sum(p.numel() for p in self.net.parameters() if p.requires_grad),
             "selection": _SELECTIONS[self.recipe.selection],
             "epoch": chosen["epoch"],
+            **({} if self.parts.reported == "test" else {"split": self.parts.reported}),
             "test_images": tested.images,
             **_shown("test", tested),
             "seconds": round(self._seconds(), 1),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch.distributed import Store  # pyright: ignore[reportPrivateImportUsage] - public, as its documentation says
 
 EVERY = 0.5  # seconds between two signs
-SILENCE = 8.0  # seconds of our own looking without a sign: with torchrun's own clearing up the whole ends within 20
+SILENCE = 6.0  # seconds of our own looking without a sign: with torchrun's own clearing up the whole ends within 20
 GONE = "gone"
 
 

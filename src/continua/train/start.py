@@ -16,7 +16,7 @@ from torch import nn
 
 from continua.blocks import ODEBlock, norms_over_batches, share_batch_statistics
 from continua.data import DataSet, Loader, load
-from continua.errors import ConfigError, ContinuaError, ContinuaWarning
+from continua.errors import ConfigError, ContinuaError, ContinuaWarning, typed
 from continua.files import Json
 from continua.machine import prepare_process
 from continua.runs import Recipe, Run, chosen_device, describe_environment, reported_split, resolve, run_folder, task_of
@@ -55,8 +55,9 @@ def train(
 
     Returns:
         The finished run. `run.result` is a mapping with the keys `identity` (of the recipe), `model`, `data`, `parameters` (trained ones),
-        `selection` (how the weights were chosen), `epoch` (whose weights they are), `test_images`, `test_accuracy` and `test_loss`, and
-        `seconds`. The weights are in the folder's best/, for `continua.from_pretrained`.
+        `selection` (how the weights were chosen), `epoch` (whose weights they are), `test_images`, `test_accuracy` and `test_loss`,
+        `split` (which images these were, where not the test split) and `seconds`. The weights are in the folder's best/, for
+        `continua.from_pretrained`.
 
     Raises:
         ConfigError: the recipe does not fit the model or the data, or the folder holds another run.
@@ -117,7 +118,7 @@ def _carry_out(run: Run, recipe: Recipe, options: RunOptions, stop: StopSignal |
             if new:
                 run.create(recipe)
             elif run.result is not None:
-                raise ConfigError(f"{run.folder} is finished; `continua evaluate {run.folder}` looks at it")
+                raise ConfigError(f"{run.folder} is finished; `continua evaluate {typed(run.folder)}` evaluates it")
             elif os.path.lexists(run.result_file) and not any(run.checkpoints.glob("step-*.pt")):
                 raise ConfigError(
                     f"{run.result_file} is damaged, and {run.folder} has no checkpoints from which to end the run again; "
@@ -197,7 +198,7 @@ def assemble(recipe: Recipe, options: RunOptions, fabric: "Fabric") -> Parts:
     if recipe.channels_last:
         net = net.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
     module, optimiser = fabric.setup(net, build_optimiser(net, recipe.optimiser))
-    return Parts(fabric, task, net, module, optimiser, train, holdout, test)
+    return Parts(fabric, task, net, module, optimiser, train, holdout, test, reported_split(data))
 
 
 def loaders(recipe: Recipe, data: DataSet, fabric: "Fabric") -> tuple[Loader, Loader | None, Loader]:

@@ -76,6 +76,7 @@ class Parts:
     train: Loader
     holdout: Loader | None
     test: Loader
+    reported: str = "test"  # the split of `test`: "val", or "holdout", where a set has no test images
 
 
 @dataclass

@@ -85,11 +85,13 @@ class MLflow:
     """A run of the experiment MLFLOW_EXPERIMENT_NAME, else "continua", where MLFLOW_TRACKING_URI says."""
 
     def __init__(self) -> None:
-        self._mlflow = _package("mlflow", "mlflow")
-        self._client, self._id = self._mlflow.MlflowClient(), ""
+        self._mlflow = _package("mlflow", "mlflow-skinny")
+        self._client: Any = None
+        self._id = ""
 
     def start(self, run: Run, epoch: int) -> None:
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
+        self._client = self._mlflow.MlflowClient()  # here, where a store that it does not know costs no training
         known = self._client.get_experiment_by_name(name)
 
         def begin() -> str:
@@ -222,8 +224,8 @@ def _flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, object]:
     return flat
 
 
-def _package(module: str, extra: str) -> Any:
+def _package(module: str, package: str) -> Any:
     try:
         return import_module(module)
     except ImportError:
-        raise ConfigError(f"tracking by {extra} needs its package: pip install 'continua[{extra}]'") from None
+        raise ConfigError(f"tracking by {module} needs its package: pip install {package}") from None

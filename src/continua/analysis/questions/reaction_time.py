@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from continua.analysis.question import DataOptions, Keep, Question, Subject, ask_anew, no_progress, register_question
+from continua.analysis.measure import SolverOptions
+from continua.analysis.question import Keep, Question, Subject, ask_anew, no_progress, register_question
 from continua.analysis.questions.steps import BATCH, per_image
 from continua.blocks import ODEBlock
 from continua.errors import ConfigError
@@ -168,19 +169,15 @@ def _batch(net: Network, last: ODEBlock, images: Tensor, labels: Tensor, stops: 
 
 
 @dataclass(frozen=True)
-class Options(DataOptions):
-    """Which images, when to stop, at which tolerance."""
+class Options(SolverOptions):
+    """Which images, when to stop, by which solver."""
 
     thresholds: tuple[float, ...] = option(THRESHOLDS, "stop an image when the largest probability reaches this")
-    tolerance: float | None = option(None, "rtol and atol (default: the network's own; 1e-3 where it takes fixed steps)")
-    method: str | None = option(None, "an adaptive method (default: the network's own, or dopri5)")
 
 
 def ask(subject: Subject, options: Options) -> ReactionTime:
     images = subject.images(options, batch_size=options.batch_size or min(BATCH, subject.run.batch_size))
-    solver: dict[str, Any] = {} if options.method is None else dict(method=options.method, steps=None)
-    if options.tolerance is not None:
-        solver |= dict(method=options.method or "dopri5", steps=None, rtol=options.tolerance, atol=options.tolerance)
+    solver = options.solver(subject.model)
     with subject.progress("reaction times", images.count) as advance:
         chosen: dict[str, Any] = dict(thresholds=options.thresholds, classes=images.classes, keep=subject.keep, advance=advance)
         return reaction_time(subject.model, images, **chosen, **solver)

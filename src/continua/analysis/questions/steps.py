@@ -116,7 +116,7 @@ def per_image(model: Network, **solver: Any) -> Network:
         raise ConfigError(f"{model.name or 'this network'} has no ODE block, so no solver that takes steps")
     net = model.with_solver(**{"control": solvers[0].control.replace(per="sample"), "gradient": "checkpoint", **solver})
     if any(isinstance(block, ODEBlock) and block.solver.steps is not None for block in net.blocks):
-        raise ConfigError("this network takes a fixed number of steps for every image; method='dopri5', steps=None let it choose")
+        raise ConfigError("this network takes a fixed number of steps for every image; give method='dopri5', steps=None (--tolerance 1e-3)")
     return net.eval()
 
 

@@ -95,7 +95,9 @@ def tolerance(
     predictions = [np.array(piece["predictions"]) for piece in pieces]
     same = [float((predicted == predictions[0]).mean()) for predicted in predictions]
     solver = block.solver
-    trained = f"{solver.tableau.name}, " + (f"{solver.steps} steps" if solver.steps else f"rtol {solver.rtol:g}, atol {solver.atol:g}")
+    trained = f"{solver.tableau.name}, " + (
+        f"{solver.steps} step{'s' * (solver.steps != 1)}" if solver.steps else f"rtol {solver.rtol:g}, atol {solver.atol:g}"
+    )
     positions = [
         ToleranceSetting(name, changes["method"], changes.get("rtol"), changes["steps"], same=share, **{key: piece[key] for key in COSTS})
         for (name, changes), share, piece in zip(settings, same, pieces, strict=True)
@@ -172,6 +174,9 @@ def present(result: Tolerance) -> Page:
 def _advice(result: Tolerance) -> list[str]:
     """The cheapest setting that costs less than half a per cent of accuracy against the first."""
     first = result.settings[0]
+    warning = _dependence(result)
+    if warning:
+        return [warning]
     fine = [setting for setting in result.settings if setting.accuracy > first.accuracy - 0.005 and not setting.failed]
     if not fine:
         return []
@@ -180,6 +185,21 @@ def _advice(result: Tolerance) -> list[str]:
         f"{best.name} takes {sum(best.nfe):.1f} evaluations of f per image instead of the {sum(first.nfe):.1f} of {first.name}, "
         f"at an accuracy of {best.accuracy:.2%} instead of {first.accuracy:.2%}."
     ]
+
+
+def _dependence(result: Tolerance) -> str:
+    """A warning where what the network predicts is decided by how it is solved."""
+    exact = min((s for s in result.settings if s.tolerance is not None), key=lambda s: s.tolerance or 0.0, default=None)
+    if exact is None:
+        return ""
+    best = max(result.settings, key=lambda setting: setting.accuracy)
+    if best.accuracy - exact.accuracy < 0.05:
+        return ""
+    return (
+        f"This network depends on the errors of its solver: {best.name} reaches {best.accuracy:.2%}, and the most accurate solve "
+        f"({exact.name}) only {exact.accuracy:.2%}. It is a network of those steps rather than of its equation; train it with more steps, "
+        "or with adaptive ones, if h(t) is to mean anything."
+    )
 
 
 register_question(Question("tolerance", __doc__ or "", Options, ask, present))

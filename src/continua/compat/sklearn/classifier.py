@@ -132,6 +132,10 @@ class ContinuaClassifier(ClassifierMixin, BaseEstimator):
             numbers = numbers[:, None]
         if numbers.ndim != 4:
             raise ConfigError(f"X has shape {X.shape}; expected (n, features), (n, height, width) or (n, channels, height, width)")
+        if numbers.shape[-1] in (1, 3, 4) and min(numbers.shape[1:3]) >= SMALLEST:
+            raise ConfigError(
+                f"X has shape {X.shape}, which looks like channels last; expected (n, channels, height, width): X.transpose(0, 3, 1, 2)"
+            )
         return numbers
 
     def _scaled(self, images: torch.Tensor) -> torch.Tensor:

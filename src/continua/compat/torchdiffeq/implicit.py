@@ -40,6 +40,10 @@ class GraphStepper(ImplicitStepper):
         slopes = [rate(t, y), mean, rate(t_next, y1)] if self._cubic else [mean] * 3
         return replace(attempt, y1=y1, stages=slopes, failed=None)
 
+    def guess(self, rate: Rate, t: Any, y: Parts) -> Parts:
+        """f at the start of the step, as torchdiffeq guesses."""
+        return rate(t, y)
+
     def _connected(self, rate: Rate, t: Any, t_next: Any, y: Parts, solved: list[Parts]) -> list[Parts]:
         """The solved stages, as functions of all that F depends on."""
         h, points, rates = t_next - t, [], []

@@ -14,13 +14,14 @@ from continua.blocks import Style
 from continua.errors import ConfigError
 from continua.files import Json
 from continua.limits import STAGES
-from continua.models.config import ClassifierConfig, Options
+from continua.models.config import ClassifierConfig, Options, check_choice
 from continua.ode import find_method
 from continua.options import option
 
 Terms = tuple[tuple[int, int], ...]
 EXAMPLE = "3x2_4x1_2x5_1x1"
-NAME = re.compile(r"(?P<kind>[EI])RKNet-(?P<stages>[^-]+)(?:-(?P<suffix>.*))?", re.IGNORECASE)
+MIXED = "E7x1_I4x1_I4x1"
+NAME = re.compile(r"(?P<kind>[EI]?)RKNet-(?P<stages>[^-]+)(?:-(?P<suffix>.*))?", re.IGNORECASE)
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
@@ -28,26 +29,37 @@ NAME = re.compile(r"(?P<kind>[EI])RKNet-(?P<stages>[^-]+)(?:-(?P<suffix>.*))?", 
 
 @dataclass(frozen=True)
 class Spelling:
-    """A network as the paper's name says it. `str()` prints the name."""
+    """A network as the paper's name says it; `kinds` has an E or an I for each period. `str()` prints the name."""
 
-    implicit: bool
+    kinds: str
     terms: Terms
     attention: bool = False
     bottleneck: bool = False
 
     def __str__(self) -> str:
         suffix = "A" * self.attention + "B" * self.bottleneck
-        stages = "_".join(f"{s}×{r}" for s, r in self.terms)
-        return f"{'I' if self.implicit else 'E'}RKNet-{stages}" + (f"-{suffix}" if suffix else "")
+        mixed = len(set(self.kinds)) > 1
+        stages = "_".join(f"{kind if mixed else ''}{s}×{r}" for kind, (s, r) in zip(self.kinds, self.terms, strict=True))
+        return f"{'' if mixed else self.kinds[0]}RKNet-{stages}" + (f"-{suffix}" if suffix else "")
 
 
 def parse_name(name: str) -> Spelling:
-    """`ERKNet-7x1_6x1_6x1` or `IRKNet-5×1_5×1_5×1-AB`."""
+    """`ERKNet-7x1_6x1_6x1`, `IRKNet-5×1_5×1_5×1-AB`, or with a letter for each period `RKNet-E7x1_I4x1_I4x1`."""
     match = NAME.fullmatch(name.strip())
     suffix = (match["suffix"] or "").upper() if match else ""
     if match is None or (match["suffix"] is not None and suffix not in ("A", "B", "AB")):
-        raise ConfigError(f"{name!r} is not a network's name; expected ERKNet- or IRKNet-{EXAMPLE}, then nothing, -A, -B or -AB")
-    return Spelling(match["kind"].upper() == "I", parse_stages(match["stages"]), "A" in suffix, "B" in suffix)
+        raise ConfigError(
+            f"{name!r} is not a network's name; expected ERKNet- or IRKNet-{EXAMPLE}, or RKNet-{MIXED}, then nothing, -A, -B or -AB"
+        )
+    stages, kind = match["stages"].split("_"), match["kind"].upper()
+    if not kind:
+        kinds = "".join(term.strip()[:1].upper() for term in stages)
+        if set(kinds) - set("EI"):
+            raise ConfigError(f"{name!r} does not say which of its periods are explicit; expected an E or an I before each, RKNet-{MIXED}")
+        stages = [term.strip()[1:] for term in stages]
+    else:
+        kinds = kind * len(stages)
+    return Spelling(kinds, parse_stages("_".join(stages)), "A" in suffix, "B" in suffix)
 
 
 def parse_stages(stages: "str | Sequence[Sequence[int]]") -> Terms:
@@ -84,11 +96,13 @@ def plain_stages(terms: Terms) -> str:
 
 def spelled(name: str) -> tuple[str, Json] | None:
     """The registered model and the options that a name of the paper stands for; None where it is not meant as one."""
-    if re.match(r"[ei]rknet(-|\W?\d|_\d)", name.strip(), re.IGNORECASE) is None:  # also with a space or _ in place of the hyphen
+    if re.match(r"[ei]?rknet(-|\W?[ei]?\d|_\d)", name.strip(), re.IGNORECASE) is None:  # also with a space or _ in place of the hyphen
         return None
     read = parse_name(name)
     options = dict(stages=plain_stages(read.terms), attention=read.attention, bottleneck=read.bottleneck)
-    return ("irknet" if read.implicit else "erknet"), options
+    if len(set(read.kinds)) > 1:
+        return "rknet", {**options, "kinds": read.kinds}
+    return ("irknet" if read.kinds[0] == "I" else "erknet"), options
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
@@ -236,6 +250,10 @@ class RKConfig(ClassifierConfig):
         """Norm, activation and dropout of all layers."""
         return Style(**{item.name: getattr(self, item.name) for item in fields(Style)})
 
+    def period_kinds(self, periods: int) -> str:
+        """E or I for each period."""
+        return "E" * periods
+
     def shapes(self) -> list[PeriodShape]:
         """The periods that the options describe, rules 1–4 checked."""
         stages, growths = self.stages, self.growths
@@ -251,7 +269,7 @@ class RKConfig(ClassifierConfig):
             m = least if given is None else given[index]
             if wide is not None:
                 rule_2(index, wide[index], k, m)
-            if isinstance(self, IRKConfig):
+            if self.period_kinds(count)[index] == "I":
                 rule_4(index, m, k)
             if growths is not None:
                 s = rule_3(index, _each("growths", growths, count)[index], m)
@@ -262,6 +280,14 @@ class RKConfig(ClassifierConfig):
 @dataclass(frozen=True, kw_only=True)
 class ERKConfig(RKConfig):
     """Explicit: dense blocks and a sum."""
+
+    form: Literal["concatenated", "summed"] = option(
+        "concatenated", "what a stage reads: all terms side by side (F_i of eq. 4), or summed first (f_i)"
+    )
+
+    def check(self) -> None:
+        super().check()
+        check_choice("form", self.form, ("concatenated", "summed"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,6 +300,28 @@ class IRKConfig(RKConfig):
     loops: int = option(1, "how often all stages are renewed; see continua.blocks.Clique")
     order: Literal["gauss-seidel", "jacobi"] = option("gauss-seidel", "in which order: gauss-seidel or jacobi")
     state_in_update: bool = option(False, "y_n is read again when stages are renewed")
+
+    def period_kinds(self, periods: int) -> str:
+        return "I" * periods
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixedConfig(IRKConfig):
+    """Explicit and implicit periods in one network."""
+
+    stages: str | Sequence[Sequence[int]] | None = option(
+        "7x1_4x1_4x1", "s×r of each period, stages × time-steps: 3x2_4x1; or leave it out and give growths"
+    )
+    kinds: str = option("EII", "E, explicit, or I, implicit, for each period")
+
+    def check(self) -> None:
+        self._settle("kinds", self.kinds.upper())
+        super().check()
+
+    def period_kinds(self, periods: int) -> str:
+        if len(self.kinds) != periods or set(self.kinds) - set("EI"):
+            raise ConfigError(f"kinds={self.kinds!r}; expected an E or an I for each of the {periods} periods, such as 'EII'")
+        return self.kinds
 
 
 def _each(name: str, value: "int | Sequence[int]", periods: int) -> list[int]:

@@ -14,21 +14,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from continua.blocks import Activation, ERKStep, IRKStep, Period, Style, group_norm
+from continua.blocks import Activation, ERKStep, IRKStep, Period, Style, SummedStep, group_norm
 from continua.filters import Filter, NJet, Pixel
 from continua.models.classifier import make_classifier
 from continua.models.config import Options
 from continua.models.network import Network
 from continua.models.registry import register_model, register_spelling
-from continua.models.rknet.config import ERKConfig, IRKConfig, PeriodShape, RKConfig, Spelling, spelled
+from continua.models.rknet.config import ERKConfig, IRKConfig, MixedConfig, PeriodShape, RKConfig, Spelling, spelled
 
 
 class RKNet(Network):
-    """An ERKNet, or an IRKNet where its configuration is implicit."""
+    """An ERKNet, an IRKNet, or a network with periods of both kinds, as its configuration says."""
 
     def __init__(self, config: RKConfig) -> None:
         super().__init__()
-        self.options, self.shapes, self.implicit = config, config.shapes(), isinstance(config, IRKConfig)
+        self.options, self.shapes = config, config.shapes()
+        self.kinds = config.period_kinds(len(self.shapes))
+        self.implicit = set(self.kinds) == {"I"}
         self.attention, self.bottleneck = config.attention, config.bottleneck
         self.filters, self.filter_options = config.filters, dict(config.filter_options or {})
         self.style = style = config.style()
@@ -36,7 +38,7 @@ class RKNet(Network):
         self.stem = nn.Conv2d(config.in_channels, widths[0], 3, padding=1, bias=False)
         if config.stem == "imagenet":
             self.stem = ImageNetStem(config.in_channels, widths[0], style)
-        self.blocks = nn.ModuleList(self._period(shape, config) for shape in self.shapes)
+        self.blocks = nn.ModuleList(self._period(shape, config, kind) for shape, kind in zip(self.shapes, self.kinds, strict=True))
         self.transitions = nn.ModuleList(Transition(a, b, style, config.attention) for a, b in pairwise(widths))
         self.multiscale = config.multiscale
         head = MultiscaleHead(widths, config.num_classes, style) if config.multiscale else LastHead(widths[-1], config.num_classes, style)
@@ -47,7 +49,7 @@ class RKNet(Network):
     def spelling(self) -> str:
         """The paper's name of this network, such as ERKNet-3×2_4×1_2×5_1×1."""
         terms = tuple((shape.stages, shape.steps) for shape in self.shapes)
-        return str(Spelling(self.implicit, terms, self.attention, self.bottleneck))
+        return str(Spelling(self.kinds, terms, self.attention, self.bottleneck))
 
     def make_filter(self, inputs: int, outputs: int) -> Filter:
         """A filter of this network's kind."""
@@ -56,8 +58,8 @@ class RKNet(Network):
     def start_classifier(self, layer: nn.Module) -> None:
         initialise(layer)
 
-    def _period(self, shape: PeriodShape, config: RKConfig) -> Period:
-        multiple = config.bottleneck_width or (1 if self.implicit else 4)
+    def _period(self, shape: PeriodShape, config: RKConfig, kind: str) -> Period:
+        multiple = config.bottleneck_width or (1 if kind == "I" else 4)
         common: Options = dict(
             bottleneck=multiple * shape.growth if config.bottleneck else None,
             uses=shape.steps if config.share_steps else 1,
@@ -65,10 +67,11 @@ class RKNet(Network):
             style=self.style,
         )
         count = 1 if config.share_steps else shape.steps
-        if isinstance(config, IRKConfig):
+        if isinstance(config, IRKConfig) and kind == "I":
             clique: Options = dict(loops=config.loops, order=config.order, state_in_update=config.state_in_update)
             return Period([IRKStep(shape.growth, shape.stages, **clique, **common) for _ in range(count)])
-        return Period([ERKStep(shape.growth, shape.stages, shape.m, **common) for _ in range(count)])
+        step = SummedStep if isinstance(config, ERKConfig) and config.form == "summed" else ERKStep
+        return Period([step(shape.growth, shape.stages, shape.m, **common) for _ in range(count)])
 
     def extra_repr(self) -> str:
         return self.spelling
@@ -196,6 +199,12 @@ def erknet(config: ERKConfig) -> RKNet:
 @rknet_model(config=IRKConfig, row="IRKNet-4×1_4×1_4×1", parameters=569_638, printed="0.57M", tiny=TINY | {"stages": "2x2_2x1"})
 def irknet(config: IRKConfig) -> RKNet:
     """Any implicit network."""
+    return RKNet(config)
+
+
+@rknet_model(config=MixedConfig, row="RKNet-E7×1_I4×1_I4×1", parameters=710_038, tiny=TINY | {"stages": "2x1_2x1", "kinds": "EI"})
+def rknet(config: MixedConfig) -> RKNet:
+    """Explicit and implicit periods in one network."""
     return RKNet(config)
 
 

@@ -62,14 +62,15 @@ template <class T> struct Convolution {
   // Where (i, j) stands in the caller's order, (0, N), (0, N - 1), ..., (0, 0), (1, N - 1), ...
   int given_place(int i, int j) const { return jet.row_of(i) + (op.order - i - j); }
 
-  // The coefficients as one matrix (basis * in, out), padded: A_00, A_01, ... row by row, or column by column.
-  void stack(const T *alpha, T *to, bool by_column = false) const {
-    std::memset(to, 0, sizeof(T) * packed);
-    for (int i = 0; i <= op.order; i++)
-      for (int j = 0; i + j <= op.order; j++)
-        for (int c = 0; c < op.in; c++)
-          std::memcpy(to + ((size_t)(by_column ? jet.row_of(j) + i : jet.row_of(i) + j) * cp + c) * op_,
-                      alpha + ((size_t)given_place(i, j) * op.in + c) * op.out, sizeof(T) * op.out);
+  // The coefficients as one matrix (basis * in, out), padded: A_00, A_01, ... row by row, or column by column. One row (column) of them at a time.
+  void stack(const T *alpha, T *to, bool by_column, int major) const {
+    for (int minor = 0; major + minor <= op.order; minor++) {
+      const int i = by_column ? minor : major, j = by_column ? major : minor;
+      T *at = to + (size_t)(jet.row_of(major) + minor) * cp * op_;
+      if (cp != op.in || op_ != op.out) std::memset(at, 0, sizeof(T) * cp * op_);
+      for (int c = 0; c < op.in; c++)
+        std::memcpy(at + (size_t)c * op_, alpha + ((size_t)given_place(i, j) * op.in + c) * op.out, sizeof(T) * op.out);
+    }
   }
   void unstack(const T *from, T *alpha, bool by_column) const {
     for (int i = 0; i <= op.order; i++)
@@ -79,8 +80,9 @@ template <class T> struct Convolution {
                       from + ((size_t)(by_column ? jet.row_of(j) + i : jet.row_of(i) + j) * cp + c) * op_, sizeof(T) * op.out);
   }
   static void transpose(const T *B, int rows, int cols, T *to, int ld) {
-    for (int k = 0; k < rows; k++)
-      for (int o = 0; o < cols; o++) to[(size_t)o * ld + k] = B[(size_t)k * cols + o];
+    for (int first = 0; first < rows; first += 16) // a few lines at a time stay in the first cache
+      for (int o = 0; o < cols; o++)
+        for (int k = first; k < std::min(rows, first + 16); k++) to[(size_t)o * ld + k] = B[(size_t)k * cols + o];
   }
 
   // With stride 1 the channels are mixed between rows and columns: M_j = sum_i (L_i X) A_ij, then Y = sum_j M_j R_j^T. That filters three maps
@@ -90,26 +92,32 @@ template <class T> struct Convolution {
   bool mixes_first_back() const { return mixes_first() && !op.g_cols; }
   size_t start_of(int j) const { return (size_t)jet.row_of(j) * cp * op_; } // of A_0j, A_1j, ... among coefficients stacked by column
 
-  // The coefficients as the forward pass multiplies by them: one packed matrix, or one for each j.
-  void pack(const T *alpha, T *stacked, T *panels) const {
-    stack(alpha, stacked, mixes_first());
-    if (!mixes_first()) return pack_panels(K, op_, stacked, op_, panels);
-    for (int j = 0; j <= op.order; j++) pack_panels((op.order + 1 - j) * cp, op_, stacked + start_of(j), op_, panels + start_of(j));
+  // The coefficients as the forward pass multiplies by them: one packed matrix, or one for each j. `spread` runs numbered pieces of work.
+  template <class Spread> void pack(const T *alpha, T *stacked, T *panels, const Spread &spread) const {
+    spread(op.order + 1, [&](int j) {
+      stack(alpha, stacked, mixes_first(), j);
+      if (mixes_first()) pack_panels((op.order + 1 - j) * cp, op_, stacked + start_of(j), op_, panels + start_of(j));
+    });
+    if (!mixes_first()) pack_panels(K, op_, stacked, op_, panels);
   }
 
   // Likewise of the backward pass: the transpose of all of them, or for each i those of A_i0, A_i1, ... one below the other.
-  void pack_back(const T *alpha, T *stacked, T *turned) const {
-    stack(alpha, stacked);
-    if (!mixes_first_back()) {
-      transpose(stacked, K, op_, turned, K);
-      return pack_panels(op_, K, turned, K, stacked);
-    }
-    for (int i = 0; i <= op.order; i++)
+  template <class Spread> void pack_back(const T *alpha, T *stacked, T *turned, const Spread &spread) const {
+    spread(op.order + 1, [&](int i) {
+      stack(alpha, stacked, false, i);
+      if (!mixes_first_back()) return;
       for (int j = 0; i + j <= op.order; j++) {
         const size_t from = (size_t)(jet.row_of(i) + j) * cp * op_;
         transpose(stacked + from, cp, op_, turned + from, cp);
       }
-    for (int i = 0; i <= op.order; i++) pack_panels((op.order + 1 - i) * op_, cp, turned + start_of(i), cp, stacked + start_of(i));
+      pack_panels((op.order + 1 - i) * op_, cp, turned + start_of(i), cp, stacked + start_of(i));
+    });
+    if (mixes_first_back()) return;
+    transpose(stacked, K, op_, turned, K);
+    pack_panels(op_, K, turned, K, stacked);
+  }
+  template <class F> static void one_by_one(int count, const F &piece) {
+    for (int i = 0; i < count; i++) piece(i);
   }
 
   size_t forward_bytes() const {
@@ -149,7 +157,7 @@ template <class T> struct Convolution {
     const T *B = shared;
     if (op.alpha_sample) {
       T *stacked = room.take<T>(packed), *panels = room.take<T>(packed);
-      pack(alpha(n), stacked, panels);
+      pack(alpha(n), stacked, panels, [](int count, auto piece) { one_by_one(count, piece); });
       B = panels;
     }
     const T *X = input(n, own);
@@ -238,7 +246,7 @@ template <class T> struct Convolution {
     const T *BT = shared;
     if (op.alpha_sample) {
       T *stacked = room.take<T>(packed), *turned = room.take<T>(packed);
-      pack_back(alpha(n), stacked, turned);
+      pack_back(alpha(n), stacked, turned, [](int count, auto piece) { one_by_one(count, piece); });
       BT = stacked;
     }
     const T *X = input(n, own), *gy = (const T *)op.gy + n * op.gy_strides.sample;
@@ -346,7 +354,7 @@ template <class T> static void forward(const NormActConv &op, Parallel parallel)
   const Convolution<T> conv(op);
   hall.reserve(2 * (conv.packed * sizeof(T) + 64));
   T *stacked = hall.take<T>(conv.packed), *panels = hall.take<T>(conv.packed);
-  if (!op.alpha_sample) conv.pack((const T *)op.alpha, stacked, panels);
+  if (!op.alpha_sample) conv.pack((const T *)op.alpha, stacked, panels, [&](int count, auto piece) { each(count, op.threads, parallel, piece); });
   each(op.batch, op.threads, parallel, [&](int n) {
 #define CONTINUA_FORWARD(D) conv.template forward<D>(n, panels)
     CONTINUA_BY_ORDER(CONTINUA_FORWARD)
@@ -372,8 +380,13 @@ template <class T> static void collect(const Convolution<T> &conv, T *all, size_
     if (op.g_alpha && op.alpha_sample) conv.unstack(s.alpha, (T *)op.g_alpha + part * op.alpha_sample, conv.mixes_first_back());
     if (part == 0) continue;
     add(first.gamma, s.gamma, conv.cp), add(first.beta, s.beta, conv.cp), add(first.bias, s.bias, conv.op_);
-    if (op.g_time_map) add(first.time_map, s.time_map, (size_t)conv.out_pixels * conv.op_);
   }
+  if (op.g_time_map)
+    each(conv.jet.out_height(), op.threads, parallel, [&](int row) {
+      const size_t wide = conv.jet.out_width(), from = row * wide;
+      for (int part = 1; part < parts; part++) add(first.time_map + from * conv.op_, conv.sums(all + size * part).time_map + from * conv.op_, wide * conv.op_);
+      for (size_t p = from; p < from + wide; p++) std::memcpy((T *)op.g_time_map + p * op.out, first.time_map + p * conv.op_, sizeof(T) * op.out);
+    });
   if (op.g_alpha && !op.alpha_sample) {
     each(conv.K / W, op.threads, parallel, [&](int slice) {
       const size_t from = (size_t)slice * W * conv.op_;
@@ -384,9 +397,6 @@ template <class T> static void collect(const Convolution<T> &conv, T *all, size_
   if (op.g_gamma) std::memcpy(op.g_gamma, first.gamma, sizeof(T) * op.in);
   if (op.g_beta) std::memcpy(op.g_beta, first.beta, sizeof(T) * op.in);
   if (op.g_bias) std::memcpy(op.g_bias, first.bias, sizeof(T) * op.out);
-  if (op.g_time_map)
-    for (int p = 0; p < conv.out_pixels; p++)
-      std::memcpy((T *)op.g_time_map + (size_t)p * op.out, first.time_map + (size_t)p * conv.op_, sizeof(T) * op.out);
 }
 
 // Into how many parts a batch is cut for sums over it: each large enough that clearing and adding its sums costs little beside making them.
@@ -399,7 +409,7 @@ template <class T> static void backward(const NormActConv &op, Parallel parallel
   const size_t size = (conv.sums_size() + 15) / 16 * 16;
   hall.reserve(2 * (conv.packed * sizeof(T) + 64) + size * parts * sizeof(T));
   T *stacked = hall.take<T>(conv.packed), *turned = hall.take<T>(conv.packed), *all = hall.take<T>(size * parts);
-  if (!op.alpha_sample) conv.pack_back((const T *)op.alpha, stacked, turned);
+  if (!op.alpha_sample) conv.pack_back((const T *)op.alpha, stacked, turned, [&](int count, auto piece) { each(count, op.threads, parallel, piece); });
   each(parts, op.threads, parallel, [&](int part) {
     T *at = all + size * part;
     std::memset(at, 0, sizeof(T) * size);

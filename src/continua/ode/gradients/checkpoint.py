@@ -18,7 +18,8 @@ from continua.ode.integration import AcceptedSteps, Integration
 from continua.ode.plain import is_whole
 from continua.ode.rate import Rate
 from continua.ode.solution import Solution, State, Stats, Time, detached, pick, put
-from continua.ode.stepper import ParameterGradients, Step, Stepper, combine
+from continua.ode.stepper import ParameterGradients, Step, Stepper
+from continua.ode.sums import combine
 
 SMALL_GRAPH = 256 * 2**20
 """Bytes. Where autograd holds no more of all steps together, nothing is taken again: it would cost time and save little."""

@@ -22,7 +22,8 @@ from continua.ode.gradients.saves import AskedTimes
 from continua.ode.integration import AcceptedSteps, Integration
 from continua.ode.rate import Rate
 from continua.ode.solution import Solution, State, Stats, Time, detached, pick, put, zeros_where_none
-from continua.ode.stepper import Attempt, ExplicitStepper, ParameterGradients, Stepper, combine
+from continua.ode.stepper import Attempt, ExplicitStepper, ParameterGradients, Stepper
+from continua.ode.sums import combine
 from continua.ode.tableau import Tableau
 
 if TYPE_CHECKING:

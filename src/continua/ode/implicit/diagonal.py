@@ -28,7 +28,8 @@ from continua.ode.implicit.linear import Jacobian, StageSystem, column, solve_tr
 from continua.ode.implicit.options import Implicit
 from continua.ode.rate import Rate, broadcast_time
 from continua.ode.solution import State, Status, Time, failure
-from continua.ode.stepper import Attempt, Failed, Inner, ParameterGradients, StageVjp, Stepper, combine, rate_vjp, stage_time
+from continua.ode.stepper import Attempt, Failed, Inner, ParameterGradients, StageVjp, Stepper, rate_vjp, stage_time
+from continua.ode.sums import combine
 from continua.ode.tableau import Tableau
 
 QUICK_ITERATIONS = 8  # of a stage in adaptive steps; then a shorter step costs less

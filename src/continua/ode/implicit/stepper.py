@@ -19,7 +19,8 @@ from continua.ode.implicit.krylov import Operator, gmres, gmres_restarted
 from continua.ode.implicit.options import Implicit
 from continua.ode.rate import Rate
 from continua.ode.solution import State, Status, Time, failure
-from continua.ode.stepper import Attempt, Failed, Inner, ParameterGradients, StageVjp, Stepper, combine, rate_vjp
+from continua.ode.stepper import Attempt, Failed, Inner, ParameterGradients, StageVjp, Stepper, rate_vjp
+from continua.ode.sums import combine
 from continua.ode.tableau import Tableau
 
 LINEAR_SHARE = 0.1  # of the tolerance: what a linear solve may leave undone
@@ -38,7 +39,8 @@ class ImplicitStepper(Stepper):
     @torch.no_grad()
     def step(self, rate: Rate, t: Time, t_next: Time, y: State, first: State | None) -> Attempt:
         equations = StageEquations(rate, self.tableau, t, t_next, y)
-        k, failed = self._iterate(equations)
+        guess = self.guess(rate, t, y)
+        k, failed = self._iterate(equations, torch.zeros_like(equations.y) if guess is None else equations.pack_one(guess))
         stages = equations.unpack(k)
         return Attempt(combine(y, equations.h, self.tableau.b, stages), stages, None, failed)
 
@@ -67,10 +69,14 @@ class ImplicitStepper(Stepper):
         mu = [rate_vjp(point, k, seed, gradients) for (point, k), seed in zip(linearised.graphs, seeds, strict=True)]
         return mu, stages
 
-    def _iterate(self, equations: StageEquations) -> tuple[Tensor, Failed | None]:
+    def guess(self, rate: Rate, t: Time, y: State) -> State | None:
+        """What every stage is before the first iteration; None: zero."""
+        return None
+
+    def _iterate(self, equations: StageEquations, start: Tensor) -> tuple[Tensor, Failed | None]:
         """K, and the samples whose iteration did not converge. A sample that has converged is left alone: its residual counts as 0."""
         tol, h, size = self._tolerance(equations.rate), abs(equations.h), _norm(equations.y)
-        k = torch.zeros_like(equations.y)[:, None].repeat(1, self.tableau.stages, 1)
+        k = start[:, None].repeat(1, self.tableau.stages, 1)
         under_way = torch.ones_like(size, dtype=torch.bool)
         converged, startable = ~under_way, under_way
         for iteration in range(int(self.options.max_iterations or 1)):

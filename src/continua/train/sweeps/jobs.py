@@ -272,7 +272,7 @@ def import_submitit() -> Any:
     try:
         import submitit
     except ImportError:
-        raise ConfigError("a sweep needs the package submitit: pip install 'continua[sweep]'") from None
+        raise ConfigError("a sweep needs the package submitit: pip install submitit") from None
     return submitit
 
 

@@ -1,0 +1,78 @@
+"""An adaptive solve as one graph: the steps, states and gradients of the same solve outside it."""
+
+import pytest
+import torch
+from fields import VectorField
+from torch import Tensor, nn
+
+from continua import ConfigError
+from continua.ode import StepControl, solve
+
+F64 = torch.float64
+SAVED = [0.0, 0.3, 1.0]
+
+
+class Ends(nn.Module):
+    """y1 and states at asked times."""
+
+    def __init__(self, save_at: list[float] | None = None, **options) -> None:
+        super().__init__()
+        self.field, self.save_at, self.options = VectorField(3, 4), save_at, dict(rtol=1e-5, atol=1e-5) | options
+
+    def forward(self, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        solution = solve(self.field, y, 0.0, 1.0, save_at=self.save_at, **self.options)
+        ys = solution.y1[None] if solution.ys is None else solution.ys
+        counts = [torch.as_tensor(count) for count in (solution.stats.accepted, solution.stats.rejected)]
+        return solution.y1, ys, *counts
+
+
+def both(model: nn.Module):
+    torch._dynamo.reset()
+    return model, torch.compile(model, backend="aot_eager", fullgraph=True)
+
+
+@pytest.mark.parametrize(
+    ("save_at", "options"),
+    [
+        (None, dict(control=StepControl(one_graph=True))),
+        (SAVED, dict(control=StepControl(one_graph=True, per="sample"))),
+        (SAVED, dict(control=dict(one_graph=True, kind="pid", first_step=0.7), method="bosh3")),
+    ],
+    ids=["batch", "sample", "pid"],
+)
+def test_states_steps_and_gradients_are_those_outside_the_graph(save_at, options):
+    model, y0 = Ends(save_at, **options), torch.randn(3, 3, dtype=F64)
+    outcomes = []
+    for call in both(model):
+        y1, ys, accepted, rejected = call(y0)
+        weights = torch.arange(1.0, len(ys) + 1, dtype=F64)[:, None, None]
+        gradients = torch.autograd.grad((y1.square() + (weights * ys).square().sum(0)).sum(), list(model.parameters()))
+        outcomes.append((y1, ys, *gradients, accepted, rejected))
+    for inside, outside in zip(*reversed(outcomes), strict=True):
+        torch.testing.assert_close(inside, outside, rtol=1e-9, atol=1e-12)
+    assert "pid" not in str(options) or int(outcomes[0][-1]) > 0, "this problem is to reject a step"
+
+
+def test_a_compiled_solve_that_fails_says_so():
+    torch._dynamo.reset()
+
+    def blow_up(y: Tensor) -> Tensor:
+        return solve(lambda t, y: y**2, y, 0.0, 1.0, control=StepControl(one_graph=True)).y1
+
+    with pytest.raises(RuntimeError, match="did not reach its end time"):
+        torch.compile(blow_up, backend="eager", fullgraph=True)(torch.full((2, 1), 4.0))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (dict(method="kvaerno5"), "implicit"),
+        (dict(gradient="adjoint"), "gradient"),
+        (dict(record_steps=True), "record_steps"),
+        (dict(control=dict(one_graph=True, step_at=[0.5])), "step_at"),
+    ],
+    ids=str,
+)
+def test_what_one_graph_cannot_have_is_refused(options, words):
+    with pytest.raises(ConfigError, match=words):
+        solve(VectorField(), torch.randn(2, 3, dtype=F64), 0.0, 1.0, **(dict(control=dict(one_graph=True)) | options))
