@@ -95,9 +95,10 @@ def test_a_hidden_tensor_is_refused_also_where_the_state_needs_no_gradient(gradi
         solve(f, start, 0.0, 1.0, gradient=gradient, **options)
 
 
-def test_a_field_may_mark_its_state_where_nothing_else_needs_a_gradient():
+@pytest.mark.parametrize("own", [False, True], ids=["the state", "a copy"])
+def test_a_field_may_mark_its_state_where_nothing_else_needs_a_gradient(own):
     def f(t: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return -y.requires_grad_()
+        return -(y.detach() if own else y).requires_grad_()
 
     torch.testing.assert_close(solve(f, torch.ones(2, 3), 0.0, 1.0).y1, torch.full((2, 3), 0.3679), rtol=1e-3, atol=0, check_dtype=False)
 

@@ -104,7 +104,8 @@ class ODEBlock(nn.Module):
         start = (h, *(h.new_zeros(len(h)) for _ in integrated))
         rate = EnergyRate(prepared.rate, h, integrated, self.solver.gradient.keeps_graph)
         errors = StepErrors(h, self.solver.tableau) if "error" in self._tracked else None
-        solution = solve_with(self.solver, rate, start, self.t0, end, params=prepared.tensors, each_step=errors)
+        own = () if isinstance(self.field, Field) or not isinstance(self.field, nn.Module) else tuple(self.field.parameters())
+        solution = solve_with(self.solver, rate, start, self.t0, end, params=(*prepared.tensors, *own), each_step=errors)
         self._keep_stats(solution, prepared)
         self.energies = dict(zip(integrated, solution.y1[1:], strict=True)) | ({} if errors is None else {"error": errors.total})
         return solution.y1[0]

@@ -16,7 +16,7 @@ from torch import Tensor
 from continua.ode.control import NextStep
 from continua.ode.dense import DenseOutput, Saver
 from continua.ode.error import error_ratio, first_step, rms
-from continua.ode.rate import Rate, probe, refuse_hidden, sees_no_numbers
+from continua.ode.rate import Rate, hidden_leaves, probe, refuse_hidden, sees_no_numbers
 from continua.ode.solution import Solution, State, Stats, Status, StepLog, Time, detached, failure
 from continua.ode.stepper import Attempt, Step, Stepper
 from continua.ode.stops import Stop, Stops
@@ -87,7 +87,9 @@ class Integration:
             # Implicit steps are taken without a graph; of explicit ones, the state tells.
             if not self.stepper.tableau.explicit or any(part.requires_grad for part in step.y1):
                 start = tuple(part.detach().clone() for part in self.y0[: self.rate.width])  # f may ask for gradients to its state
-                refuse_hidden(self.rate.evaluate(self.t0, start), start, str(self.config.gradient))
+                first, second = (hidden_leaves(self.rate.evaluate(self.t0, start), start) for _ in range(2))
+                lasting = [leaf for leaf in first if any(leaf is other for other in second)]  # the others f makes anew at each call
+                refuse_hidden(lasting, str(self.config.gradient))
         return steps
 
     def ratio(self, attempt: Attempt, y: State, per_sample: bool) -> Tensor:

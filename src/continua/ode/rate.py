@@ -238,13 +238,12 @@ def probe(rate: Rate, t: Time, y: State, params: tuple[Tensor, ...], gradient: s
             "f draws random numbers (dropout?), so dy/dt is another function at every evaluation; put the dropout outside the field, "
             "or use fixed steps with gradient='direct'"
         )
-    refuse_hidden(k, (*y, *params), gradient)
+    refuse_hidden(hidden_leaves(k, (*y, *params)), gradient)
     return k, held
 
 
-def refuse_hidden(k: State, known: State, gradient: str) -> None:
-    """An error where k depends on other tensors that require gradients than the known ones."""
-    hidden = hidden_leaves(k, known)
+def refuse_hidden(hidden: list[Tensor], gradient: str) -> None:
+    """An error where f depends on tensors that require gradients and that are not known."""
     if hidden:
         shapes = ", ".join(str(tuple(leaf.shape)) for leaf in hidden[:4])
         raise ConfigError(
