@@ -188,6 +188,7 @@ def test_augmented_channels_start_at_zero_take_part_and_are_dropped():
     assert block.solve(h).y1.shape[1] == CHANNELS + 3
 
 
+@torch.no_grad()
 @pytest.mark.parametrize("kind", ["pixel", "njet"])
 def test_a_residual_block_is_one_euler_step_of_size_1_of_its_own_change(kind):
     block, h = ResidualBlock(CHANNELS, FILTERS[kind]).double(), states()
