@@ -58,7 +58,7 @@ class Decay(Network):
 
     def __init__(self) -> None:
         super().__init__()
-        self.blocks = torch.nn.ModuleList([ODEBlock(torch.nn.Identity(), t1=2.0)])
+        self.blocks = torch.nn.ModuleList([ODEBlock(lambda t, h: -h, t1=2.0)])
 
     def states(self, images: Tensor, block: int = 0, times: Tensor | None = None) -> Tensor:
         assert times is not None

@@ -263,6 +263,8 @@ def test_another_precision_or_layout_trains_nearly_the_same(changes: dict[str, A
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
 def test_a_signal_saves_and_the_rest_is_as_if_nothing_had_happened(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reference = train(plain_recipe(), tmp_path / "reference", QUIET)
+    if signal.getsignal(number) == signal.SIG_IGN:  # under nohup, which trainings respect
+        signal.signal(number, signal.SIG_DFL)
     step, handler = Training._train_batch, signal.getsignal(number)
 
     def signalled(self: Training, batch: Any) -> bool:

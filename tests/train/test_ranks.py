@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from training import QUIET, finish, start, tiny_recipe, weights
 
 from continua.blocks import ODEBlock
@@ -149,9 +149,18 @@ def test_when_a_rank_dies_the_others_say_so_and_one_process_can_go_on(tmp_path: 
     assert [line["loss"] for line in run.lines()] == pytest.approx([line["loss"] for line in one.lines()], rel=1e-5)
 
 
+class NormField(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm2d(3)
+
+    def forward(self, t: Tensor, h: Tensor) -> Tensor:
+        return self.norm(h)
+
+
 def test_batch_norm_among_ranks_needs_fixed_steps() -> None:
     def block(steps: int | None) -> ODEBlock:
-        return ODEBlock(nn.BatchNorm2d(3), solver={"steps": steps})
+        return ODEBlock(NormField(), solver={"steps": steps})
 
     made = made_parallel(nn.Sequential(block(steps=5)))
     assert any(isinstance(module, RankBatchNorm) for module in made.modules())

@@ -114,10 +114,10 @@ def per_image(model: Network, **solver: Any) -> Network:
     solvers = [block.solver for block in model.blocks if isinstance(block, ODEBlock)]
     if not solvers:
         raise ConfigError(f"{model.name or 'this network'} has no ODE block, so no solver that takes steps")
-    net = model.with_solver(**{"control": solvers[0].control.replace(per="sample"), "gradient": "checkpoint", **solver})
-    if any(isinstance(block, ODEBlock) and block.solver.steps is not None for block in net.blocks):
+    changes = {"control": solvers[0].control.replace(per="sample"), "gradient": "checkpoint", **solver}
+    if any(given.replace(**changes).steps is not None for given in solvers):
         raise ConfigError("this network takes a fixed number of steps for every image; give method='dopri5', steps=None (--tolerance 1e-3)")
-    return net.eval()
+    return model.with_solver(**changes).eval()
 
 
 # --- the command --------------------------------------------------------------------------------------------------------
