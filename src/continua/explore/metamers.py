@@ -37,7 +37,7 @@ class MetamerFilm:
         count = len(self.images)
         values = np.stack([np.repeat(self.target[None], count, 0), np.repeat(self.start[None], count, 0), self.images])
         columns = ["at its end"] if self.times is None else [f"t = {t:.2f}" for t in self.times]
-        rows = ["the image", "noise, where it began", "what the block cannot tell from the image"]
+        rows = ["the image", "first noise", "its metamer"]
         return Maps("metamers", f"Metamers of block {self.block + 1}", rows, columns, values, "luminance", one_scale=True)
 
     def figure(self) -> Figure:
