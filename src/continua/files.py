@@ -83,16 +83,10 @@ def own_folder(parent: Path, name: str) -> Iterator[Path]:
 @contextmanager
 def _held_name(parent: Path, prefix: str, suffix: str | None) -> Iterator[Path]:
     """A new file, or a folder where there is no `suffix`, that is locked; those of killed processes, which are not, are removed."""
-    import fcntl  # of POSIX alone, and needed here alone
+    import fcntl  # of POSIX alone, and needed in few places
 
     with ExitStack() as while_made:
-        with suppress(OSError):  # some network file systems have no locks, some folders may not be read: then no leftover is looked for
-            fcntl.flock(
-                while_made.enter_context(_opened(parent)), fcntl.LOCK_EX
-            )  # while names are judged and made, so that nobody takes a new one for a leftover
-            for leftover in parent.glob(f"{glob.escape(prefix)}*{glob.escape(suffix or '')}"):
-                if re.fullmatch(r"\w{8}", leftover.name.removeprefix(prefix).removesuffix(suffix or "")) and not leftover.is_symlink():
-                    _remove_unlocked(leftover)
+        _remove_leftovers(parent, prefix, suffix, while_made)
         if suffix is None:
             made = tempfile.mkdtemp(prefix=prefix, dir=parent)
             mine = os.open(made, os.O_RDONLY | os.O_CLOEXEC)
@@ -104,6 +98,33 @@ def _held_name(parent: Path, prefix: str, suffix: str | None) -> Iterator[Path]:
         yield Path(made)
     finally:
         os.close(mine)
+
+
+def remove_leftovers(parent: Path, name: str) -> None:
+    """Remove what killed processes, or a disk that failed while it was removed, left of `own_folder(parent, name)`.
+
+    Args:
+        parent: the folder in which `name` is made.
+        name: of the folder.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from continua.files import remove_leftovers
+        >>> remove_leftovers(Path("nowhere"), "cifar-10-batches-py")
+    """
+    with ExitStack() as while_removed:
+        _remove_leftovers(parent, f".{name}.", None, while_removed)
+
+
+def _remove_leftovers(parent: Path, prefix: str, suffix: str | None, held: ExitStack) -> None:
+    """Those that nobody has locked. The parent stays locked until `held` ends: nobody takes a name that is being made for a leftover."""
+    import fcntl
+
+    with suppress(OSError):  # some network file systems have no locks, some folders may not be read: then no leftover is looked for
+        fcntl.flock(held.enter_context(_opened(parent)), fcntl.LOCK_EX)
+        for leftover in parent.glob(f"{glob.escape(prefix)}*{glob.escape(suffix or '')}"):
+            if re.fullmatch(r"\w{8}", leftover.name.removeprefix(prefix).removesuffix(suffix or "")) and not leftover.is_symlink():
+                _remove_unlocked(leftover)
 
 
 def _remove_unlocked(leftover: Path) -> None:

@@ -19,7 +19,7 @@ from typing import IO
 from continua.data.files import Advance, md5_of, progress_bar
 from continua.data.sources import Remote
 from continua.errors import DataError
-from continua.files import make_folder, own_folder, sync
+from continua.files import make_folder, own_folder, remove_leftovers, sync
 from continua.limits import DOWNLOAD, UNPACKED
 
 CHUNK = 1 << 16
@@ -96,7 +96,7 @@ def fetch_data(remotes: Sequence[Remote], root: Path, mirrors: Sequence[str] = (
 
 
 def forget_fetched(remotes: Sequence[Remote], root: Path) -> None:
-    """Remove archives of ours that were unpacked by a process that was killed before it could remove them.
+    """Remove what killed processes, or disks that failed, left beside data that are there: unpacked archives and half-unpacked folders.
 
     Args:
         remotes: the files of a data set.
@@ -110,6 +110,7 @@ def forget_fetched(remotes: Sequence[Remote], root: Path) -> None:
     for remote in remotes:
         if remote.is_archive:
             _fetched(remote, root).unlink(missing_ok=True)
+            remove_leftovers(root, remote.folder)
 
 
 def _fetched(remote: Remote, root: Path) -> Path:

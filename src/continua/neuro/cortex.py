@@ -78,6 +78,7 @@ MACAQUE_V1: tuple[Published, ...] = (
         "ms",
     ),
 )
+"""What public abstracts state about cells of primary visual cortex, measure by measure, with their sources."""
 
 
 def published(measure: str) -> list[Published]:
