@@ -126,7 +126,9 @@ def read_by(conv: RealisedConv, norm: nn.Module, act: Activation) -> Callable[[T
     return lambda h, t: conv.after(before, h, t)
 
 
-def whole_field(convs: tuple[RealisedConv, RealisedConv], norms: tuple[nn.Module, nn.Module, nn.Module], act: Activation) -> NativeField | None:
+def whole_field(
+    convs: tuple[RealisedConv, RealisedConv], norms: tuple[nn.Module, nn.Module, nn.Module], act: Activation
+) -> NativeField | None:
     """The field in one call of the native kernels, where they know all of it; else None."""
     last, parts = norms[2], []
     if not can_fuse(last, None) or why_no_library() is not None:
@@ -136,4 +138,4 @@ def whole_field(convs: tuple[RealisedConv, RealisedConv], norms: tuple[nn.Module
         if part is None:
             return None
         parts.append(part)
-    return NativeField(*parts, FieldNorm(last.weight, last.bias, last.num_groups, last.eps))
+    return NativeField(parts[0], parts[1], FieldNorm(last.weight, last.bias, last.num_groups, last.eps))

@@ -52,9 +52,11 @@ class FieldConv:
         return ConvCall(inputs, self.groups, self.eps, self.activation, 1)
 
     def plain(self, x: Tensor, t: Tensor, *tensors: Tensor | None) -> Tensor:
-        *others, time_map = tensors
+        gamma, beta, alpha, rows, cols, bias, time_map = tensors
+        if alpha is None or rows is None or cols is None:
+            raise RuntimeError("a convolution has alpha, rows and cols")
         time_map = None if time_map is None else self._map(time_map)
-        return plain_norm_act_conv(x, *others, t, time_map, self.groups, self.eps, self.activation, 1)  # pyright: ignore[reportArgumentType]
+        return plain_norm_act_conv(x, gamma, beta, alpha, rows, cols, bias, t, time_map, self.groups, self.eps, self.activation, 1)
 
     @staticmethod
     def _map(time_map: Tensor) -> Tensor:
@@ -177,7 +179,7 @@ class NativeField:
         """The same in plain operations."""
         (first, second), count = self.convs, len(_NAMES)
         y = second.plain(first.plain(x, t, *tensors[:count]), t, *tensors[count:-2])
-        return plain_norm_act(y, *tensors[-2:], self.last.groups, self.last.eps, "identity")
+        return plain_norm_act(y, tensors[-2], tensors[-1], self.last.groups, self.last.eps, "identity")
 
 
 def _conv_gradients(conv: FieldConv, part: Any, kept: Tensor, wanted: "tuple[bool, ...]", batch: int) -> "list[Tensor | None]":
