@@ -63,8 +63,8 @@ class Geometry:
 class Operator:
     """`linear(x, bias, *tensors)` applies the kernel; `tensors` are differentiable functions of the filter's state.
 
-    `fused(norm_act, x, (bias, t, time_map), *tensors)`, where a route has it, is norm → activation → convolution → time term in one; `along`
-    is what it knows of how its taps move with σ.
+    `fused(norm_act, x, (bias, t, time_map), *tensors)`, where a route has it, is norm → activation → convolution → time term in one;
+    `along` is what it knows of how its taps move with σ.
     """
 
     route: str
