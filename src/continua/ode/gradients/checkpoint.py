@@ -108,7 +108,9 @@ class Checkpoint(Gradient):
 
 
 def _fits(integration: Integration, steps: int, limit: int) -> bool:
-    return steps * max(1, integration.stepper.evaluations) * integration.graph_bytes <= limit
+    stepper = integration.stepper
+    evaluations = stepper.evaluations + (not stepper.tableau.fsal)  # a step that does not inherit its first stage makes it
+    return steps * max(1, evaluations) * integration.graph_bytes <= limit
 
 
 class _Trail:
