@@ -195,7 +195,7 @@ def record(tests: Tests, names: list[str], target: Path, known: dict[str, Any]) 
             failed.add(report.nodeid)
 
     def write() -> None:
-        data, reached = tracer.get_data(), defaultdict(list, known["reached"])
+        data, reached = tracer.get_data(), defaultdict(list, {place: list(tests) for place, tests in known["reached"].items()})
         for name in data.measured_files():
             for line, contexts in data.contexts_by_lineno(name).items():
                 reached[f"{Path(name).relative_to(CODE)}:{line}"] += [test for test in contexts if test in seconds and test not in failed]
@@ -205,6 +205,7 @@ def record(tests: Tests, names: list[str], target: Path, known: dict[str, Any]) 
         seconds[current[0]] = _processor_seconds() - current[1]
         if len(seconds) % 100 == 0:
             print(f"{len(seconds)} of {len(names)} tests", flush=True)
+            write()
 
     tests.report = report
     tracer.start()
@@ -346,7 +347,10 @@ class Count:
             self.sample = [mutant for mutant in every if mutant.key in survived]
         else:
             draws = random.Random(options.seed)
-            parts = [draws.sample([mutant for mutant in every if room(mutant.file) == name], round(part * options.sample)) for name, part in PARTS.items()]
+            parts = [
+                draws.sample([mutant for mutant in every if room(mutant.file) == name], round(part * options.sample))
+                for name, part in PARTS.items()
+            ]
             self.sample = [mutant for part in parts for mutant in part if mutant.key not in self.rows]
             draws.shuffle(self.sample)  # a count that is cut short is a sample, too
         self.elsewhere = list[tuple[Mutant, list[str]]]()
@@ -447,7 +451,11 @@ def main() -> int:
     reader, writer = os.pipe()
     if os.fork() == 0:  # Continua is imported in here; where it must be imported anew, it is not there yet
         count = Count(options)
-        code = int(pytest.main(["-q", "-s", "-p", "no:cacheprovider", "--timeout=0", "-m", UNMARKED, *TESTS], plugins=[Tests(count.judge_in_place)]))
+        code = int(
+            pytest.main(
+                ["-q", "-s", "-p", "no:cacheprovider", "--timeout=0", "-m", UNMARKED, *TESTS], plugins=[Tests(count.judge_in_place)]
+            )
+        )
         with os.fdopen(writer, "w") as file:
             json.dump([(list(mutant), names) for mutant, names in count.elsewhere], file)
         os._exit(code)
