@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from continua.errors import ContinuaError
+from continua.limits import Limit
 
 Json = dict[str, Any]  # an object as JSON and YAML hold it
 # How files are opened: not passed on to child processes, and without waiting for somebody to write to a pipe. As far as the system has it.
@@ -224,9 +225,14 @@ def truncate_below(path: Path, length: int, root: Path) -> None:
         os.close(handle)
 
 
-def read_below(path: Path, root: Path | None = None, most: int | None = None) -> bytes:
-    """The contents of a file, or its first `most` bytes. Without a `root`, links are followed: the user named the file itself."""
+def read_below(path: Path, root: Path | None = None, most: int | None = None, limit: Limit | None = None) -> bytes:
+    """The contents of a file, or its first `most` bytes; one beyond its limit is refused unread.
+
+    Without a `root`, links are followed: the user named the file itself.
+    """
     with os.fdopen(open_below(path, root, os.O_RDONLY), "rb") as file:
+        if limit is not None and limit.exceeded(size := os.fstat(file.fileno()).st_size):
+            raise ForeignFile(f"{path} has {size:,} bytes and was not read; {limit.advice()}")
         return file.read() if most is None else file.read(most)
 
 

@@ -123,3 +123,13 @@ def test_a_damaged_checkpoint_of_a_later_step_does_not_count_as_one_of_the_two(t
     for step in (22, 24):
         save_checkpoint(tmp_path, step, state(step))
     assert [read_checkpoint(path)["epoch"] for path in checkpoints(tmp_path)] == [22, 24]
+
+
+def test_a_checkpoint_that_claims_a_terabyte_is_passed_over_unread(tmp_path: Path) -> None:
+    for step in (10, 20):
+        save_checkpoint(tmp_path, step, state(step))
+    os.truncate(checkpoints(tmp_path)[-1], 10**12)
+    with pytest.warns(
+        ContinuaWarning, match=r"step-000000020\.pt has 1,000,000,000,000 bytes and was not read; the limit is .*CONTINUA_MAX_STATE"
+    ):
+        assert load_last_checkpoint(tmp_path)[1]["epoch"] == 10
