@@ -309,6 +309,7 @@ def main() -> int:
     parser.add_argument("--sample", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default=",".join(PARTS), help="parts of the core, with commas between them")
+    parser.add_argument("--without", nargs="*", default=[], help="files of tests that are left out, to count as if they were not there")
     parser.add_argument("--survivors", action="store_true", help="ask the survivors of an earlier count again; new tests are noted first")
     parser.add_argument("--seconds", type=float, default=8.0, help="of tests for one mutant, unchanged")
     parser.add_argument("--minutes", type=float, default=1e6, help="how long to go on; the same command takes it up again")
@@ -329,7 +330,7 @@ def main() -> int:
     reader, writer = os.pipe()
     if os.fork() == 0:  # Continua is imported in here; where it must be imported anew, it is not there yet
         count = Count(options)
-        tests = dict.fromkeys(path for name in count.rooms for path in TESTS[name])
+        tests = dict.fromkeys(path for name in count.rooms for path in TESTS[name] if path not in options.without)
         words = ["-q", "-s", "-p", "no:cacheprovider", "--timeout=0", "-m", UNMARKED, *tests]
         code = int(pytest.main(words, plugins=[Tests(count.judge_in_place)]))
         with os.fdopen(writer, "w") as file:

@@ -9,8 +9,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from continua.errors import ContinuaWarning
-from continua.train.checkpoint import CheckpointError, checkpoints, load_last_checkpoint, read_checkpoint, save_checkpoint
+from continua.errors import ContinuaError, ContinuaWarning
+from continua.train.checkpoint import (
+    CheckpointError,
+    checkpoints,
+    fitting_state,
+    load_last_checkpoint,
+    plain_number,
+    read_checkpoint,
+    save_checkpoint,
+)
 
 
 def state(value: float) -> dict:
@@ -133,3 +141,54 @@ def test_a_checkpoint_that_claims_a_terabyte_is_passed_over_unread(tmp_path: Pat
         ContinuaWarning, match=r"step-000000020\.pt has 1,000,000,000,000 bytes and was not read; the limit is .*CONTINUA_MAX_STATE"
     ):
         assert load_last_checkpoint(tmp_path)[1]["epoch"] == 10
+
+
+def test_checkpoints_of_a_run_that_is_reached_by_a_link_are_read(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path / "run" / "checkpoints", 10, state(10))
+    (tmp_path / "short").symlink_to(tmp_path / "run")
+    assert load_last_checkpoint(tmp_path / "short" / "checkpoints")[1]["epoch"] == 10
+
+
+def test_checkpoints_that_are_a_link_are_not_read(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path / "elsewhere", 10, state(10))
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "checkpoints").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ContinuaError, match="is a link"):
+        load_last_checkpoint(tmp_path / "run" / "checkpoints")
+
+
+@pytest.mark.parametrize("said", ["one line", "a first line\nand a second one"])
+def test_an_error_of_pytorch_is_told_by_its_first_line(said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(*_: object, **__: object) -> None:
+        raise RuntimeError(said)
+
+    path = save_checkpoint(tmp_path, 10, state(10))
+    monkeypatch.setattr(torch, "load", load)
+    with pytest.raises(CheckpointError, match=rf"was not loaded \({said.splitlines()[0]}\)$"):
+        read_checkpoint(path)
+
+
+def test_numbers_of_a_checkpoint_are_numbers_or_missing() -> None:
+    assert [plain_number("step", value) for value in (3, 0.5, None)] == [3, 0.5, None]
+    for value in (True, "3", [3], torch.tensor(3)):
+        with pytest.raises(ValueError, match=f"^step is {type(value).__name__}, expected a number$"):
+            plain_number("step", value)
+
+
+def test_a_state_that_does_not_fit_is_an_error_that_names_the_checkpoint_and_ours_stay_as_they_are(tmp_path: Path) -> None:
+    for error in (
+        KeyError("net"),
+        TypeError("x"),
+        ValueError("x"),
+        AttributeError("x"),
+        IndexError("x"),
+        RuntimeError("x"),
+        OverflowError("x"),
+    ):
+        with (
+            pytest.raises(CheckpointError, match=rf"{tmp_path} does not hold the state of this training \({type(error).__name__}: "),
+            fitting_state(tmp_path),
+        ):
+            raise error
+    with pytest.raises(ContinuaError, match=r"^as it is$"), fitting_state(tmp_path):
+        raise ContinuaError("as it is")
