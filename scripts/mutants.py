@@ -41,6 +41,7 @@ TESTS = {
         "tests/train/test_resume.py",
         "tests/test_files.py",
         "tests/test_files_below.py",
+        "tests/runs/test_strangers.py::test_a_compressed_checkpoint_is_not_unpacked",
     ],
 }
 UNMARKED = "not slow and not slurm and not browser"

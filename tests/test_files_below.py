@@ -59,6 +59,14 @@ def test_a_file_is_synced_before_its_folder(tmp_path: Path, synced: list[str]) -
     assert os.listdir(tmp_path) == ["state"]
 
 
+def test_files_have_the_rights_that_the_user_gives_to_new_files(tmp_path: Path) -> None:
+    write_synced(tmp_path / "a", b"", tmp_path)
+    append_below(tmp_path / "b", b"", tmp_path)
+    (tmp_path / "as usual").touch()
+    usual = (tmp_path / "as usual").stat().st_mode
+    assert [(tmp_path / name).stat().st_mode for name in "ab"] == [usual, usual]
+
+
 def test_new_folders_are_synced_by_name(tmp_path: Path, synced: list[str]) -> None:
     make_folder(tmp_path / "a" / "b")
     assert (tmp_path / "a" / "b").is_dir()

@@ -192,3 +192,27 @@ def test_a_state_that_does_not_fit_is_an_error_that_names_the_checkpoint_and_our
             raise error
     with pytest.raises(ContinuaError, match=r"^as it is$"), fitting_state(tmp_path):
         raise ContinuaError("as it is")
+
+
+def test_the_spare_one_is_kept_beside_the_last_two_unless_it_is_a_damaged_later_one(tmp_path: Path) -> None:
+    def kept() -> list[str]:
+        return [path.stem[-2:] for path in checkpoints(tmp_path)]
+
+    for step in (10, 20, 30, 40):
+        save_checkpoint(tmp_path, step, state(step), spare=20)
+    assert kept() == ["20", "30", "40"]
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".pt"] * 3 + [".sha256"] * 3
+    save_checkpoint(tmp_path, 35, state(35), spare=40)
+    assert kept() == ["30", "35"], "one after the step that was gone on from is not whole, spare or not"
+
+
+def test_when_none_can_be_read_each_is_named_with_its_reason(tmp_path: Path) -> None:
+    for step in (10, 20):
+        save_checkpoint(tmp_path, step, state(step))
+    for path in checkpoints(tmp_path):
+        path.write_bytes(b"damaged")
+    with (
+        pytest.warns(ContinuaWarning),
+        pytest.raises(CheckpointError, match=r"none of the 2 .*step-000000020\.pt is damaged.*step-000000010\.pt is damaged"),
+    ):
+        load_last_checkpoint(tmp_path)
