@@ -172,7 +172,7 @@ def test_the_pid_law_is_its_formula():
 
 
 @pytest.mark.parametrize(
-    "options", [dict(), dict(kind="pi"), dict(kind="pid", min_step=0.05, max_step=0.6), dict(alpha=90.0, beta=-70.0)], ids=str
+    "options", [{}, dict(kind="pi"), dict(kind="pid", min_step=0.05, max_step=0.6), dict(alpha=90.0, beta=-70.0)], ids=str
 )
 def test_the_law_in_numbers_is_the_law_in_tensors(options):
     numbers, tensors = (NextStep(StepControl(**options), 5, unit=2.0) for _ in range(2))
