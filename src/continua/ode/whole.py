@@ -113,7 +113,7 @@ class Loop:
         return Solution(y, ys or None, self.times, stats, ())
 
     def _search(self, y0: State, first: State, keep: bool) -> tuple[State, State, State, State, State]:
-        """The loop that finds the steps. `keep`: their ends are wanted, one row for each accepted step after the start, and nothing else."""
+        """The loop that finds the steps. `keep`: their ends are wanted, a row for each accepted step after the start, and nothing else."""
         t0, limit = self.t0, self.config.control.max_steps
         h = self._first_step(y0, first)
         one, count = torch.ones_like(t0), torch.zeros_like(t0, dtype=torch.int64)
