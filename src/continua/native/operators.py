@@ -59,10 +59,21 @@ def native_conv(
         alpha: (basis, in, out), or (batch, basis, in, out) where each sample has its own; basis functions as `jet_orders` lists them.
         rows, cols: (order + 1, taps), or (batch, order + 1, taps); zeros lie around the map.
         bias: (out)
-        t: 0-d or (batch,), and `time_map` (out, out height, out width): what t multiplies.
+        t: 0-d or (batch,), the time.
+        time_map: (out, out height, out width), what t multiplies.
         along: like `cols`, of length 1: the direction in which `cols` moves, where all its taps follow from one number such as σ. Their
             gradient then comes as its component along it, which is all that can reach that number, and costs less.
         groups: of the norm; 0 for none.
+        eps: added to the variance of the norm.
+        activation: the name of an activation, "identity" for none.
+        stride: of the convolution.
+
+    Returns:
+        (batch, out, out height, out width)
+
+    Examples:
+        >>> from continua.native import native_conv
+        >>> native_conv(x, None, None, alpha, rows, cols)  # doctest: +SKIP
     """
     tensors, options = (x, gamma, beta, alpha, rows, cols, bias, t, time_map), (groups, eps, activation, stride)
     if not torch.compiler.is_compiling() and is_transforming():
