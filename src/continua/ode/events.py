@@ -38,7 +38,7 @@ class Event:
     direction: 1 for crossings from below to above, −1 for those from above to below, 0 for both.
     terminal: whether the solve stops there; else the moment is recorded.
     takes_rate: whether the function is given f(t, y) as a third argument.
-    precision: how closely the crossing is located, as a share of the step; no closer than the state's own precision.
+    precision: how closely the crossing is located, as a share of the step; no closer than eight rounding errors of the state.
     interpolated: whether a sample that stops where no gradient is taken gets its state from the interpolant: that costs no evaluations of f
         and has the interpolant's accuracy. Only under per-sample control and without save_at or dense, else the step is taken again.
     """
