@@ -214,7 +214,8 @@ class Watch:
         The crossing lies between x1, the latest trial, and x2; x3 is the end that was given up last. Each trial lies at least half the
         precision inside, so that one beyond the crossing closes the bracket.
         """
-        precision = max(event.precision, 8 * torch.finfo(self.rate.dtypes[0]).eps)  # nearer by, signs are rounding errors
+        # Convergence is fast: much closer than asked costs a look more. Nearer than a few rounding errors signs mean nothing.
+        precision = max(1e-3 * event.precision, 8 * torch.finfo(self.rate.dtypes[0]).eps)
         x1, x2 = torch.ones_like(old, dtype=widest(old.device)), torch.zeros_like(old, dtype=widest(old.device))
         g1, g2 = double(new), double(old)
         share = torch.where(g1 == g2, 0.5, g1 / torch.where(g1 == g2, 1.0, g1 - g2))  # where a straight line crosses
