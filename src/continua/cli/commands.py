@@ -22,6 +22,7 @@ from continua.errors import ConfigError, ContinuaError, ContinuaWarning, unknown
 from continua.files import Json
 from continua.machine import claim_process, keep_freed_memory, memory_asked
 from continua.options import british, typed_value
+from continua.showing import harmless
 
 Words = list[str]
 # Each is a file of this package with a `COMMAND`; the words are those of `continua --help`.
@@ -64,14 +65,14 @@ class WrongValue(ContinuaError):
 class Value:
     """The type of an option, as the parser calls it: a word, or a value that was read already, to what its annotation says."""
 
-    def __init__(self, name: str, hint: Any) -> None:
-        self.name, self.hint = name, hint
+    def __init__(self, name: str, hint: Any, help: str = "") -> None:
+        self.name, self.hint, self.help = name, hint, help
 
     def __call__(self, word: object) -> Any:
         try:
             return typed_value(self.name, word, self.hint)
         except ConfigError as error:
-            raise WrongValue(str(error)) from None
+            raise WrongValue(f"{error}: {self.help}" if self.help else str(error)) from None
 
     def __repr__(self) -> str:
         """As --help shows it."""
@@ -111,7 +112,7 @@ class Parser(ArgumentParser):
         """Remember an option; how to add it so that its value is checked by us."""
         hint = how.get("type")
         if hint is not None:
-            how = how | {"type": Value(names[0].lstrip("-").replace("-", "_"), hint)}
+            how = how | {"type": Value(names[0].lstrip("-").replace("-", "_"), hint, str(how.get("help", "")))}
         if not names[0].startswith("-"):
             self.words.append((how.get("metavar", names[0].upper()), how.get("nargs")))
             return how
@@ -223,7 +224,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ContinuaError, ArgumentError, OSError) as error:
         if "--debug" in words:
             raise
-        print(f"continua: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"continua: {harmless(' '.join(str(error).split()))}", file=sys.stderr)
         return 2
     except (MemoryError, RuntimeError) as error:
         size = memory_asked(error)
@@ -313,6 +314,6 @@ def _show_warning(
 ) -> None:
     """Our own warnings are for people; those of others keep the place they come from."""
     if issubclass(category, ContinuaWarning):
-        print(f"continua: warning: {message}", file=sys.stderr)
+        print(f"continua: warning: {harmless(message)}", file=sys.stderr)
     else:
         sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
