@@ -227,7 +227,8 @@ class Watch:
             x = x1 + share.maximum(margin).minimum(1 - margin) * (x2 - x1)
             t, y = self._inside(step, x)
             g = double(self.value(event, t, y))
-            same = ((g > 0) == (g1 > 0)) & (g != 0)
+            x, g = torch.where(g1 == 0, x1, x), torch.where(g1 == 0, g1, g)  # a row that has arrived stays
+            same = ((g > 0) == (g1 > 0)) & ((g != 0) | (g1 == 0))
             x3, g3 = torch.where(same, x1, x2), torch.where(same, g1, g2)
             x2, g2 = torch.where(same, x2, x1), torch.where(same, g2, g1)
             x1, g1 = x, g
