@@ -28,6 +28,27 @@ def height(t: Tensor, y: Tensor) -> Tensor:
     return y[:, 0]
 
 
+@pytest.mark.parametrize(("kind", "closely"), [(F64, 1e-10), (torch.float32, 8 * torch.finfo(torch.float32).eps)])
+@pytest.mark.parametrize("control", ["batch", "sample"])
+def test_a_smooth_crossing_is_found_in_few_looks(control, kind, closely):
+    """False position took 34 looks here: one end of its bracket stayed far away."""
+    y0, looks = torch.tensor([[3.0], [2.0]], dtype=kind), []
+
+    def level(t: Tensor, y: Tensor) -> Tensor:
+        looks.append(t)
+        return y[:, 0] - 0.9 if control == "sample" else y[:, 0].min() - 0.9
+
+    given = dict(rtol=1e-6, atol=1e-6, control=control, record_steps=True)
+    found = solve(lambda t, y: -y, y0, 0.0, 2.0, event=Event(level, terminal=False), **given)
+    log = found.stats.steps
+    steps = int(log.accepted.sum())
+    crossings = 2 if control == "sample" else 1
+    assert len(looks) <= steps + 1 + 12 * crossings
+    expected = (y0[:, 0] / 0.9).log().double() if control == "sample" else torch.tensor([2.0 / 0.9], dtype=F64).log()
+    order = found.events[0].sample if control == "sample" else torch.tensor([0])
+    torch.testing.assert_close(found.events[0].t, expected[order], rtol=0, atol=float(log.h.max()) * closely + 1e-5)
+
+
 # --- where they are ---------------------------------------------------------------------------------------------------
 
 

@@ -38,7 +38,7 @@ class Event:
     direction: 1 for crossings from below to above, −1 for those from above to below, 0 for both.
     terminal: whether the solve stops there; else the moment is recorded.
     takes_rate: whether the function is given f(t, y) as a third argument.
-    precision: how closely the crossing is located, as a share of the step.
+    precision: how closely the crossing is located, as a share of the step; no closer than eight rounding errors of the state.
     interpolated: whether a sample that stops where no gradient is taken gets its state from the interpolant: that costs no evaluations of f
         and has the interpolant's accuracy. Only under per-sample control and without save_at or dense, else the step is taken again.
     """
@@ -212,25 +212,31 @@ class Watch:
         return torch.zeros_like(crossed, dtype=torch.float64).index_copy(0, chosen, theta)
 
     def _locate(self, event: Event, step: Step, old: Tensor, new: Tensor, crossed: Tensor) -> Tensor:
-        """θ of the crossing, by false position with Illinois' remedy; rows that do not cross are carried along."""
-        a, b = torch.zeros_like(old, dtype=widest(old.device)), torch.ones_like(old, dtype=widest(old.device))
-        ga, gb = double(old), double(new)
-        for trial in range(MOST_TRIALS):
-            gap = gb - ga
-            theta = torch.where(gap == 0, 0.5 * (a + b), a - ga * (b - a) / torch.where(gap == 0, 1.0, gap))
-            if trial % 4 == 3:
-                theta = 0.5 * (a + b)  # so that the bracket shrinks whatever the function
-            theta = torch.where((theta > a) & (theta < b), theta, 0.5 * (a + b))
-            t, y = self._inside(step, theta)
+        """θ of the crossing by Chandrupatla's method; rows that do not cross are carried along.
+
+        The crossing lies between x1, the latest trial, and x2; x3 is the end that was given up last. Each trial lies at least half the
+        precision inside, so that one beyond the crossing closes the bracket.
+        """
+        # Convergence is fast: much closer than asked costs a look more. Nearer than a few rounding errors signs mean nothing.
+        precision = max(1e-3 * event.precision, 8 * torch.finfo(self.rate.dtypes[0]).eps)
+        x1, x2 = torch.ones_like(old, dtype=widest(old.device)), torch.zeros_like(old, dtype=widest(old.device))
+        g1, g2 = double(new), double(old)
+        share = torch.where(g1 == g2, 0.5, g1 / torch.where(g1 == g2, 1.0, g1 - g2))  # where a straight line crosses
+        for _ in range(MOST_TRIALS):
+            margin = (0.5 * precision / (x2 - x1).abs().clamp(min=precision)).clamp(max=0.5)
+            x = x1 + share.maximum(margin).minimum(1 - margin) * (x2 - x1)
+            t, y = self._inside(step, x)
             g = double(self.value(event, t, y))
-            left = (g > 0) == (ga > 0)
-            left = left & (g != 0)
-            gb = torch.where(left, 0.5 * gb if trial else gb, g)
-            ga = torch.where(left, g, 0.5 * ga if trial else ga)
-            a, b = torch.where(left, theta, a), torch.where(left, b, theta)
-            if bool((((b - a) <= event.precision) | (g == 0) | ~crossed).all()):
+            x, g = torch.where(g1 == 0, x1, x), torch.where(g1 == 0, g1, g)  # a row that has arrived stays
+            same = ((g > 0) == (g1 > 0)) & ((g != 0) | (g1 == 0))
+            x3, g3 = torch.where(same, x1, x2), torch.where(same, g1, g2)
+            x2, g2 = torch.where(same, x2, x1), torch.where(same, g2, g1)
+            x1, g1 = x, g
+            if bool((((x2 - x1).abs() <= precision) | (g == 0) | ~crossed).all()):
                 break
-        return torch.where(crossed & (new == 0), 1.0, b)
+            share = _share((x1, x2, x3), (g1, g2, g3))
+        found = torch.where(g1 == 0, x1, torch.maximum(x1, x2))
+        return torch.where(crossed & (new == 0), 1.0, found)
 
     def _inside(self, step: Step, theta: Tensor) -> tuple[Time, State]:
         width = self.rate.width
@@ -316,6 +322,16 @@ class Watch:
             sample, t = torch.cat(samples), torch.cat(times)
             y = tuple(torch.cat(parts).detach() for parts in zip(*states, strict=True))
         return EventLog(t, y[0] if single else y, sample if self.each else None)
+
+
+def _share(x: State, g: State) -> Tensor:
+    """How far the next trial lies from the latest towards the other end: by inverse quadratic interpolation where that can be trusted
+    (Chandrupatla 1997), else half way."""
+    (x1, x2, x3), (g1, g2, g3) = x, g
+    xi, phi = (x1 - x2) / (x3 - x2), (g1 - g2) / (g3 - g2)
+    trusted = (phi**2 < xi) & ((1 - phi) ** 2 < 1 - xi)  # no number is not: differences of 0 are halved
+    curved = g1 / (g2 - g1) * g3 / (g2 - g3) + (x3 - x1) / (x2 - x1) * g1 / (g3 - g1) * g2 / (g3 - g2)
+    return torch.where(trusted & torch.isfinite(curved), curved, 0.5)
 
 
 def _crossed(old: Tensor, new: Tensor, direction: int) -> Tensor:
