@@ -2,16 +2,19 @@
 
     .venv/bin/pip install -c constraints.txt coverage
     .venv/bin/python scripts/mutants.py --sample 300 --seed 1 --json results/checks/mutants.json
+    .venv/bin/python scripts/mutants.py --survivors --json results/checks/mutants.json    # after tests were added
 
-First the tests of the core run once, each with the lines it executes. Then mutants are drawn at random from `ode`, `filters` and
-checkpointing: `<` becomes `<=`, `+` becomes `-`, a number grows by one, a condition is negated, a statement is left out, ... Each runs in a
-forked process, where PyTorch is imported already, against the quickest tests that execute the changed line. A mutant survives when all of
-them pass: a test is missing, or the change makes no difference.
+First the tests of the core run once (one case of each), each with the lines it executes. Then mutants are drawn at random, half of them
+from `ode`, 3 of 10 from `filters`, the others from checkpointing: `<` becomes `<=`, `+` becomes `-`, a number grows by one, a condition is
+negated, a statement is left out, ... Each runs in a forked process against the quickest tests that execute the changed line. There PyTorch,
+Continua and the tests are imported and collected already: the code of the functions that changed is exchanged in place. What is no
+function's (constants of a module, defaults of parameters) is imported anew. A mutant survives when all of its tests pass: a test is
+missing, or the change makes no difference.
 """
 
 import argparse
 import ast
-import copy
+import gc
 import importlib.machinery
 import json
 import os
@@ -21,282 +24,329 @@ import signal
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
+from mutating import CODE, Mutant, all_mutants, changed, exchanged
+
 ROOT = Path(__file__).parents[1]
-CODE = ROOT / "src" / "continua"
-CORE = ["ode/*.py", "ode/*/*.py", "filters/*.py", "train/checkpoint.py"]
-TESTS = ["tests/ode", "tests/filters", "tests/blocks", "tests/train/test_checkpoint.py", "tests/train/test_resume.py"]
+TESTS = {
+    "ode": ["tests/ode", "tests/blocks"],
+    "filters": ["tests/filters", "tests/blocks"],
+    "checkpointing": [
+        "tests/train/test_checkpoint.py",
+        "tests/train/test_failing_disk.py",
+        "tests/train/test_resume.py",
+        "tests/test_files.py",
+        "tests/test_files_below.py",
+        "tests/runs/test_strangers.py::test_a_compressed_checkpoint_is_not_unpacked",
+    ],
+}
 UNMARKED = "not slow and not slurm and not browser"
-MOST_SECONDS, MOST_TESTS = 25.0, 60  # of tests for one mutant
-SWAPS: dict[type, type] = {
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult,
-    ast.Pow: ast.Mult, ast.FloorDiv: ast.Div, ast.Mod: ast.FloorDiv, ast.And: ast.Or, ast.Or: ast.And,
-}  # fmt: skip
-
-
-# --- mutants ------------------------------------------------------------------------------------------------------------
-
-
-def places(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
-    """Every node that can be changed, with the kind of change; not what only people read: messages, annotations, docstrings."""
-
-    def walk(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
-        if isinstance(node, ast.Raise | ast.JoinedStr | ast.Import | ast.ImportFrom) or "TYPE_CHECKING" in ast.dump(node)[:60]:
-            return
-        yield from ((node, kind) for kind in kinds(node))
-        for name, value in ast.iter_fields(node):
-            if name in ("annotation", "returns", "decorator_list", "type_params", "bases"):
-                continue
-            for child in value if isinstance(value, list) else [value]:
-                if isinstance(child, ast.AST):
-                    yield from walk(child)
-
-    yield from walk(tree)
-
-
-def kinds(node: ast.AST) -> list[str]:
-    match node:
-        case ast.Compare(ops=[only]) | ast.BinOp(op=only) | ast.BoolOp(op=only) | ast.AugAssign(op=only) if type(only) in SWAPS:
-            return ["swap"]
-        case ast.UnaryOp(op=ast.Not() | ast.USub()):
-            return ["drop sign"]
-        case ast.Constant(value=bool()) | ast.Constant(value=int()) | ast.Constant(value=float()):
-            return ["constant"]
-        case ast.If() | ast.IfExp() | ast.While():
-            return ["negate"]
-        case ast.Return(value=ast.AST() as value) if not isinstance(value, ast.Constant):
-            return ["return nothing"]
-        case ast.Expr(value=ast.Call()):
-            return ["leave out"]
-    return []
-
-
-def mutated(node: Any, kind: str) -> None:
-    """Change a node of a copied tree in place."""
-    if kind == "swap" and isinstance(node, ast.Compare):
-        node.ops = [SWAPS[type(node.ops[0])]()]
-    elif kind == "swap":
-        node.op = SWAPS[type(node.op)]()
-    elif kind == "drop sign":
-        become(node, node.operand)
-    elif kind == "constant":
-        old = node.value
-        node.value = (not old) if isinstance(old, bool) else old + 1 if isinstance(old, int) else old * 2 if old else 1.0
-    elif kind == "negate":
-        node.test = ast.UnaryOp(ast.Not(), node.test)
-    elif kind == "return nothing":
-        node.value = ast.Constant(None)
-    else:
-        become(node, ast.Pass())
-
-
-def become(node: ast.AST, other: ast.AST) -> None:
-    """Turn a node into another one, where it stands."""
-    node.__class__ = type(other)  # pyright: ignore[reportAttributeAccessIssue]
-    for name in list(node._fields):
-        setattr(node, name, getattr(other, name))
-
-
-def all_mutants() -> list[tuple[str, int, str, str]]:
-    """(file, which place, its kind, what stood there with its line), of every place of the core."""
-    found = []
-    for path in sorted({path for pattern in CORE for path in CODE.glob(pattern)}):
-        for index, (node, kind) in enumerate(places(ast.parse(path.read_text()))):
-            line = int(getattr(node, "lineno", 0))
-            found.append((str(path.relative_to(CODE)), index, kind, f"{line}: {ast.unparse(node).splitlines()[0][:120]}"))
-    return found
-
-
-def source_of(file: str, index: int) -> tuple[str, int, str]:
-    """The changed file, the line of the change, and what stands there now."""
-    tree = copy.deepcopy(ast.parse((CODE / file).read_text()))
-    node, kind = list(places(tree))[index]
-    line = int(getattr(node, "lineno", 0))
-    mutated(node, kind)
-    return ast.unparse(ast.fix_missing_locations(tree)), line, ast.unparse(node).splitlines()[0][:120]
-
-
+PARTS = {"ode": 0.5, "filters": 0.3, "checkpointing": 0.2}  # of a sample
+CASES, MOST_TESTS = 1, 60  # of each test, when lines are noted; of tests for one mutant
+ELSEWHERE = 5  # how a child ends that found no function to exchange
 # --- tests ----------------------------------------------------------------------------------------------------------------
 
 
-class Recorder:
-    """A plugin that notes which lines each test executes and how long it takes; kept as it goes on, for a run that is cut short."""
+class Tests:
+    """A plugin: the tests are collected once, then `work` gets them instead of pytest; each of its children runs some of them."""
 
-    def __init__(self, target: Path) -> None:
-        import coverage
+    def __init__(self, work: Callable[["Tests"], None]) -> None:
+        self.work, self.items, self.functions = work, dict[str, Any](), defaultdict[str, list[FunctionType]](list)
+        self.report: Callable[[Any], None] = lambda _: None
 
-        self.target, self.failed = target, set[str]()
-        self.coverage = coverage.Coverage(data_file=None, include=[f"{CODE}/*"], messages=False)
-        self.coverage.start()
-        self.seconds: dict[str, float] = {}  # of processor time: beside other work a clock on the wall says little
-
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self.coverage.switch_context(nodeid)
-        self.seconds[nodeid] = -_processor_seconds()
-
-    def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        self.seconds[nodeid] += _processor_seconds()
-        if len(self.seconds) % 200 == 0:
-            self.write()
+    def pytest_runtestloop(self, session: Any) -> bool:
+        self.items = {item.nodeid: item for item in session.items}
+        for thing in gc.get_objects():
+            if isinstance(thing, FunctionType) and thing.__code__.co_filename.startswith(str(CODE)):
+                self.functions[thing.__code__.co_filename].append(thing)
+        self.work(self)
+        return True
 
     def pytest_runtest_logreport(self, report: Any) -> None:
+        self.report(report)
+
+    def run(self, names: list[str], after: Callable[[str], None] = lambda _: None) -> None:
+        chosen = [self.items[name] for name in names]
+        for item, following in zip(chosen, [*chosen[1:], None], strict=True):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            after(item.nodeid)
+
+    def cases(self) -> dict[str, list[str]]:
+        """The cases of each test."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for name in self.items:
+            found[name.partition("[")[0]].append(name)
+        return found
+
+
+def record(tests: Tests, names: list[str], target: Path, known: dict[str, Any]) -> None:
+    """Which lines each test executes and how long it takes; kept as it goes on, for a run that is cut short."""
+    import coverage  # pyright: ignore[reportMissingImports] - installed by whoever counts mutants
+
+    failed, seconds = set[str](), dict[str, float]()
+    tracer = coverage.Coverage(data_file=None, include=[f"{CODE}/*"], messages=False)
+
+    def report(report: Any) -> None:
         if report.failed:  # beside other work a test may run out of time: it is not used, and named
-            print(f"\n{report.nodeid} fails before anything was changed", flush=True)
-            self.failed.add(report.nodeid)
+            print(f"{report.nodeid} fails before anything was changed", flush=True)
+            failed.add(report.nodeid)
 
-    def write(self) -> None:
-        seconds = {name: cost for name, cost in self.seconds.items() if name not in self.failed}
-        self.target.write_text(json.dumps(dict(lines=self.lines(), seconds=seconds)))
+    def write() -> None:
+        data, reached = tracer.get_data(), defaultdict(list, {place: list(tests) for place, tests in known["reached"].items()})
+        for name in data.measured_files():
+            for line, contexts in data.contexts_by_lineno(name).items():
+                reached[f"{Path(name).relative_to(CODE)}:{line}"] += [test for test in contexts if test in seconds and test not in failed]
+        target.write_text(json.dumps(dict(reached=reached, seconds=known["seconds"] | seconds, failed=sorted(failed))))
 
-    def lines(self) -> dict[str, dict[int, list[str]]]:
-        data = self.coverage.get_data()
-        names = [name for name in data.measured_files() if name.startswith(str(CODE))]
-        return {str(Path(name).relative_to(CODE)): data.contexts_by_lineno(name) for name in names}
+    def after(_: str) -> None:
+        seconds[current[0]] = _processor_seconds() - current[1]
+        if len(seconds) % 100 == 0:
+            print(f"{len(seconds)} of {len(names)} tests", flush=True)
+            write()
+
+    tests.report = report
+    tracer.start()
+    for name in names:
+        tracer.switch_context(name)
+        current = (name, _processor_seconds())
+        tests.run([name], after)
+    tracer.stop()
+    if len(failed) > len(names) // 50:
+        raise SystemExit("too many tests fail before anything was changed")
+    write()
 
 
 def _processor_seconds() -> float:
-    """Of this process and of those it has waited for."""
+    """Of this process and of those it has waited for: beside other work a clock on the wall says little."""
     return sum(os.times()[:4])
 
 
-def record(folder: Path) -> None:
-    """Run the tests of the core once, in a process of its own."""
-    import pytest
-
-    recorder = Recorder(folder / "recorded.json")
-    pytest.main(["-q", "-p", "no:cacheprovider", "--timeout=0", "-m", UNMARKED, *TESTS], plugins=[recorder])
-    recorder.coverage.stop()
-    if len(recorder.failed) > len(recorder.seconds) // 100:
-        raise SystemExit("too many tests fail before anything was changed")
-    recorder.write()
-
-
-def chosen_tests(names: list[str], seconds: dict[str, float]) -> list[str]:
+def chosen_tests(mutant: Mutant, recorded: dict[str, Any], cases: dict[str, list[str]], most: float) -> list[str]:
     """The quickest tests that reach the line, the first case of every test before the second of any."""
-    cases: dict[str, list[str]] = defaultdict(list)
-    for name in sorted((name for name in names if name in seconds), key=seconds.__getitem__):
-        cases[name.partition("[")[0]].append(name)
-    ranked = sorted((rank, seconds[name], name) for group in cases.values() for rank, name in enumerate(group))
+    reached, seconds = recorded["reached"], recorded["seconds"]
+    names = set(reached.get(f"{mutant.file}:{mutant.line}", []))
+    if not names:  # a line that runs when the module is imported: whatever uses the module
+        names = {name for place, tests in reached.items() if place.rpartition(":")[0] == mutant.file for name in tests}
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(names & seconds.keys(), key=seconds.__getitem__):
+        groups[name.partition("[")[0]].append(name)
+    ranked = []
+    for group, known in groups.items():
+        others = [name for name in cases.get(group, []) if name not in seconds]
+        slowest = max(seconds[name] for name in known)
+        ranked += [(rank, seconds.get(name, slowest), name) for rank, name in enumerate([*known, *others])]
     chosen, total = [], 0.0
-    for _, cost, name in ranked:
-        if len(chosen) < MOST_TESTS and (not chosen or total + cost <= MOST_SECONDS):
+    for _, cost, name in sorted(ranked):
+        if len(chosen) < MOST_TESTS and (not chosen or total + cost <= most):
             chosen.append(name)
             total += cost
     return chosen
 
 
-def survives(file: str, source: str, tests: list[str], limit: float) -> bool:
-    """Whether all tests pass with this text in the file's place; a crash or a hang counts as noticed."""
-    child = os.fork()
-    if child == 0:
+# --- judging --------------------------------------------------------------------------------------------------------------
+
+
+def in_child(work: Callable[[], int], seconds: float) -> int:
+    """How a forked process ends that does this, within so many seconds of processor time; -9 when it waits for ever."""
+    if (child := os.fork()) == 0:
+        code = 3
         try:
-            _run(str(CODE / file), source.encode(), tests, limit)
+            resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 5))
+            pages = int(Path("/proc/self/statm").read_text().split()[0])
+            most = pages * resource.getpagesize() + 4 * 10**9
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, 1)
+            os.dup2(null, 2)
+            code = work()
         finally:
-            os._exit(3)
-    begun = time.monotonic()
-    while time.monotonic() - begun < 20 * limit:  # a child that waits for ever uses no processor time
+            os._exit(code)
+    for _ in range(int(200 * seconds)):  # rounds, not seconds on the wall, which pass while this process is paused
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
-            return os.waitstatus_to_exitcode(status) == 0
+            return os.waitstatus_to_exitcode(status)
         time.sleep(0.05)
     os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return False
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def _run(path: str, source: bytes, tests: list[str], limit: float) -> None:
+def in_place(tests: Tests, mutant: Mutant, tree: ast.Module, names: list[str]) -> int:
+    """Run tests with the functions of one file changed: 0 when all pass."""
+    path = CODE / mutant.file
+    if not exchanged(path, tree, tests.functions[str(path)]):
+        return ELSEWHERE
+
+    def report(report: Any) -> None:
+        if report.failed:
+            os._exit(1)
+
+    tests.report = report
+    tests.run(names)
+    return 0
+
+
+def imported_anew(mutant: Mutant, tree: ast.Module, names: list[str]) -> int:
+    """Run tests with one file changed before it is imported: 0 when all pass."""
     import pytest
 
-    resource.setrlimit(resource.RLIMIT_CPU, (int(limit), int(limit) + 5))
-    read = importlib.machinery.SourceFileLoader.get_data
-    name = Path(path).stem
+    changed_file, source, read = str(CODE / mutant.file), ast.unparse(tree).encode(), importlib.machinery.SourceFileLoader.get_data
 
-    def get_data(self: Any, where: str) -> bytes:
-        if where == path:
+    def get_data(self: Any, path: str) -> bytes:
+        if path == changed_file:
             return source
-        if where.endswith(".pyc") and Path(where).name.startswith(f"{name}."):
+        if path.endswith(".pyc") and Path(path).name.startswith(f"{Path(changed_file).stem}."):
             raise OSError("the stored form is that of the file as it was")
-        return read(self, where)
+        return read(self, path)
 
     importlib.machinery.SourceFileLoader.get_data = get_data
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
-    os.dup2(null, 2)
-    os._exit(0 if pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests]) == 0 else 1)
+    sys.dont_write_bytecode = True
+    return 0 if pytest.main(["-x", "-q", "-p", "no:cacheprovider", *names]) == 0 else 1
 
 
 # --- the count ------------------------------------------------------------------------------------------------------------
+
+
+class Count:
+    """The mutants of a sample, what has become of them, and the file in which that is kept."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options, self.end = options, time.monotonic() + 60 * options.minutes
+        path = options.json
+        self.kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else dict(sample=options.sample, seed=options.seed)
+        self.rows = {(row["file"], row["kind"], row["was"], row["nth"]): row for row in self.kept.get("mutants", [])}
+        every = all_mutants()
+        self.rooms = options.only.split(",")
+        if options.survivors:
+            survived = {key for key, row in self.rows.items() if row["outcome"] != "noticed"}
+            self.sample = [mutant for mutant in every if mutant.key in survived and room(mutant.file) in self.rooms]
+        else:
+            draws = random.Random(options.seed)
+            parts = [
+                draws.sample([mutant for mutant in every if room(mutant.file) == name], round(part * options.sample))
+                for name, part in PARTS.items()
+            ]
+            self.sample = [mutant for part in parts for mutant in part if mutant.key not in self.rows and room(mutant.file) in self.rooms]
+            draws.shuffle(self.sample)  # a count that is cut short is a sample, too
+        self.elsewhere = list[tuple[Mutant, list[str]]]()
+
+    def recorded(self, tests: Tests) -> dict[str, Any]:
+        path = self.options.folder / "recorded.json"
+        known = json.loads(path.read_text()) if path.exists() else dict(reached={}, seconds={}, failed=[])
+        missing = [name for group in tests.cases().values() for name in group[:CASES] if name not in known["seconds"]]
+        if missing:
+            if (child := os.fork()) == 0:
+                code = 3
+                try:
+                    record(tests, missing, path, known)
+                    code = 0
+                finally:
+                    os._exit(code)
+            if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0:
+                raise SystemExit("the tests could not be recorded")
+        return json.loads(path.read_text())
+
+    def judge_in_place(self, tests: Tests) -> None:
+        recorded, cases = self.recorded(tests), tests.cases()
+        for mutant in self.sample:
+            if time.monotonic() > self.end:
+                return
+            names = [name for name in chosen_tests(mutant, recorded, cases, self.options.seconds) if name in tests.items]
+            tree, now = changed(mutant)
+            limit = 3 * sum(recorded["seconds"].get(name, self.options.seconds / 10) for name in names) + 5
+            code = in_child(lambda: in_place(tests, mutant, tree, names), limit) if names else 0  # noqa: B023
+            if code == ELSEWHERE:
+                self.elsewhere.append((mutant, names))
+            else:
+                self.note(mutant, now, len(names), code)
+
+    def judge_anew(self) -> None:
+        for mutant, names in self.elsewhere:
+            if time.monotonic() > self.end:
+                return
+            tree, now = changed(mutant)
+            self.note(mutant, now, len(names), in_child(lambda: imported_anew(mutant, tree, names), 3 * self.options.seconds + 30))  # noqa: B023
+
+    def note(self, mutant: Mutant, now: str, tests: int, code: int) -> None:
+        outcome = "no test reaches it" if not tests else "survived" if code == 0 else "noticed"
+        row = dict(file=mutant.file, line=mutant.line, kind=mutant.kind, was=mutant.was, now=now, nth=mutant.nth)
+        earlier = self.rows.get(mutant.key, {})
+        self.rows[mutant.key] = row | dict(tests=tests, at_first=outcome) | earlier | dict(outcome=outcome)
+        if outcome != "noticed" or self.options.survivors:
+            print(f"{outcome}  {mutant.file}:{mutant.line}: {mutant.was}  ->  {now}  ({tests} tests)", flush=True)
+        if len(self.rows) % 10 == 0:
+            print(summary(list(self.rows.values()), "outcome"), flush=True)
+        self.write()
+
+    def write(self) -> None:
+        rows = list(self.rows.values())
+        told = dict(sample=self.kept["sample"], seed=self.kept["seed"], at_first=summary(rows, "at_first"), now=summary(rows, "outcome"))
+        lines = ",\n".join("  " + json.dumps(row) for row in rows)
+        text = json.dumps(told, indent=1)[:-2] + f',\n "mutants": [\n{lines}\n ]\n}}\n'
+        self.options.json.parent.mkdir(parents=True, exist_ok=True)
+        self.options.json.write_text(text)
+
+
+def room(file: str) -> str:
+    """Of which part of the core a file is."""
+    return file.partition("/")[0] if "/" in file and not file.startswith("train/") else "checkpointing"
+
+
+def summary(rows: list[dict[str, Any]], which: str) -> dict[str, Any]:
+    """Counts, of all and by room."""
+    counts, rooms = Counter(row[which] for row in rows), dict[str, list[bool]]()
+    for row in rows:
+        rooms.setdefault(room(row["file"]), []).append(row[which] == "noticed")
+    share = round(counts["noticed"] / max(1, len(rows)), 4)
+    by_room = {name: f"{sum(seen)} of {len(seen)}" for name, seen in sorted(rooms.items())}
+    return dict(judged=len(rows), **counts, share_noticed=share, noticed_by_room=by_room)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sample", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--folder", type=Path, default=ROOT / ".tmp" / "mutants", help="where the lines of each test are kept")
-    parser.add_argument("--again", action="store_true", help="run the tests again, after they or the code have changed")
-    parser.add_argument("--only", type=Path, help="a JSON file of an earlier count: its survivors only")
+    parser.add_argument("--only", default=",".join(PARTS), help="parts of the core, with commas between them")
+    parser.add_argument("--without", nargs="*", default=[], help="files of tests that are left out, to count as if they were not there")
+    parser.add_argument("--survivors", action="store_true", help="ask the survivors of an earlier count again; new tests are noted first")
+    parser.add_argument("--seconds", type=float, default=8.0, help="of tests for one mutant, unchanged")
     parser.add_argument("--minutes", type=float, default=1e6, help="how long to go on; the same command takes it up again")
-    parser.add_argument("--json", type=Path, help="what is judged; mutants that are in it are not tried again")
+    parser.add_argument("--folder", type=Path, default=ROOT / ".tmp" / "mutants", help="where the lines of each test are kept")
+    parser.add_argument("--json", type=Path, required=True, help="what is judged; mutants that are in it are not tried again")
     options = parser.parse_args()
     os.chdir(ROOT)
     os.environ.update(CI="true", OMP_NUM_THREADS="1")
-    sys.dont_write_bytecode = True
     options.folder.mkdir(parents=True, exist_ok=True)
-    if options.again or not (options.folder / "recorded.json").exists():
-        child = os.fork()
-        if child == 0:
-            record(options.folder)
-            os._exit(0)
-        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0:
-            raise SystemExit("the tests could not be recorded")
-    recorded = json.loads((options.folder / "recorded.json").read_text())
 
     import hypothesis  # noqa: F401 - imported once, for every child
-    import pytest  # noqa: F401
+    import pytest
     import scipy.integrate  # noqa: F401
     import torch
     import torchdiffeq  # noqa: F401
 
     torch.set_num_threads(1)
-    sample = random.Random(options.seed).sample(all_mutants(), options.sample)
-    if options.only:
-        earlier = {(row["file"], row["was"]) for row in kept_rows(options.only) if row["outcome"] != "noticed"}
-        sample = [mutant for mutant in sample if (mutant[0], mutant[3]) in earlier]
-    rows = kept_rows(options.json)
-    judged, end = {(row["file"], row["was"], row["kind"]) for row in rows}, time.monotonic() + 60 * options.minutes
-    for file, index, kind, was in sample:
-        if (file, was, kind) in judged:
-            continue
-        if time.monotonic() > end:
-            break
-        source, line, now = source_of(file, index)
-        tests = chosen_tests(recorded["lines"].get(file, {}).get(str(line), []), recorded["seconds"])
-        limit = 3 * sum(recorded["seconds"][name] for name in tests) + 30
-        outcome = "no test reaches it" if not tests else "survived" if survives(file, source, tests, limit) else "noticed"
-        rows.append(dict(file=file, kind=kind, was=was, now=now, tests=len(tests), outcome=outcome))
-        if outcome != "noticed":
-            print(f"{outcome}  {file}:{was}  ->  {now}  ({len(tests)} tests)", flush=True)
-        if options.json:
-            command = f"python scripts/mutants.py --sample {options.sample} --seed {options.seed}"
-            options.json.write_text(json.dumps(dict(command=command, **summary(rows), mutants=rows), indent=1) + "\n")
-        if len(rows) % 10 == 0:
-            print(summary(rows), flush=True)
-    print(f"{len(rows)} of {len(sample)} mutants: {summary(rows)}")
+    reader, writer = os.pipe()
+    if os.fork() == 0:  # Continua is imported in here; where it must be imported anew, it is not there yet
+        count = Count(options)
+        tests = dict.fromkeys(path for name in count.rooms for path in TESTS[name] if path not in options.without)
+        words = ["-q", "-s", "-p", "no:cacheprovider", "--timeout=0", "-m", UNMARKED, *tests]
+        code = int(pytest.main(words, plugins=[Tests(count.judge_in_place)]))
+        with os.fdopen(writer, "w") as file:
+            json.dump([(list(mutant), names) for mutant, names in count.elsewhere], file)
+        os._exit(code)
+    os.close(writer)
+    with os.fdopen(reader) as file:
+        told = file.read()
+    if os.waitstatus_to_exitcode(os.wait()[1]) not in (0, 5):
+        raise SystemExit("the count was cut short")
+    count = Count(options)
+    count.elsewhere = [(Mutant(*mutant), names) for mutant, names in json.loads(told)]
+    count.judge_anew()
+    print(json.dumps(summary(list(count.rows.values()), "outcome")))
     return 0
-
-
-def kept_rows(path: Path | None) -> list[dict[str, Any]]:
-    """What an earlier count has judged already."""
-    return json.loads(path.read_text())["mutants"] if path is not None and path.exists() else []
-
-
-def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    counts = Counter(row["outcome"] for row in rows)
-    return dict(judged=len(rows), **counts, share_noticed=round(counts["noticed"] / max(1, len(rows)), 4))
 
 
 if __name__ == "__main__":

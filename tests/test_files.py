@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from failing_disk import Ended, EndingDisk
 
-from continua.files import own_folder, write_text, written_whole
+from continua.files import own_folder, remove_leftovers, write_text, written_whole
 
 
 def test_the_file_appears_when_the_block_ends(tmp_path: Path) -> None:
@@ -81,3 +81,24 @@ def test_a_file_is_whole_or_as_it_was_after_a_power_cut_at_any_point(way: str, t
             assert (home / "a.txt").read_bytes() == b"after"
             return
     pytest.fail("it never came to an end")
+
+
+def test_two_that_write_the_same_file_leave_one_another_alone(tmp_path: Path) -> None:
+    target = tmp_path / "a.txt"
+    with written_whole(target) as first:
+        first.write_text("first")
+        with written_whole(target) as second:
+            assert first.exists()
+            second.write_text("second")
+        assert target.read_text() == "second"
+    assert target.read_text() == "first"
+
+
+def test_leftovers_of_a_folder_go_and_what_is_called_otherwise_stays(tmp_path: Path) -> None:
+    for name in (".set.abcd1234", ".set.abc", "set", ".other.abcd1234"):
+        (tmp_path / name / "inner").mkdir(parents=True)
+    (tmp_path / ".set.link1234").symlink_to(tmp_path / "set")
+    with own_folder(tmp_path, "set") as mine:
+        remove_leftovers(tmp_path, "set")
+        assert mine.exists(), "it is being filled"
+    assert sorted(os.listdir(tmp_path)) == [".other.abcd1234", ".set.abc", ".set.link1234", "set"]

@@ -13,8 +13,8 @@ import torch
 import continua as ct
 from continua.models import model_options
 from continua.ode import Stats, Status
-from continua.runs import RunView
-from continua.showing import Shown, brief
+from continua.runs import RunView, load_recipe
+from continua.showing import Shown, brief, harmless, show_table
 
 ROOT = Path(__file__).parents[1]
 
@@ -107,3 +107,30 @@ def test_modules_are_reached_from_the_package_and_imported_when_they_are_used() 
     subprocess.run([sys.executable, "-c", code], check=True)
     with pytest.raises(AttributeError, match="its modules are analysis"):
         ct.analyses  # noqa: B018
+
+
+# --- strangers' text on the terminal ---------------------------------------------------------------------------------------
+
+COMMANDING = "\x1b[31mred\x1b]0;title\x07\x9b2J\u202etxt\r\x08"  # colours, a window's title, an empty screen, another direction
+
+
+def test_what_would_command_the_terminal_is_written_out() -> None:
+    assert harmless(COMMANDING) == r"\x1b[31mred\x1b]0;title\x07\x9b2J\u202etxt\r\x08"
+    assert harmless("σ = 1,\n\ttwo lines; 中文, é, 🙂") == "σ = 1,\n\ttwo lines; 中文, é, 🙂"
+
+
+def test_names_of_strangers_do_not_command_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from continua.cli import main
+    from continua.report import Page, show_page
+    from continua.train import show_status
+    from continua.train.sweeps.cells import Cell, CellStatus
+
+    show_table(COMMANDING, [COMMANDING], [[COMMANDING]])
+    show_page(Page(COMMANDING, [COMMANDING]))
+    cell = Cell("0", {COMMANDING: COMMANDING}, load_recipe("demo"), tmp_path / COMMANDING)
+    show_status([CellStatus(cell, "failed", error=COMMANDING)], COMMANDING)
+    assert main(["evaluate", str(tmp_path / COMMANDING)]) == 2
+    said = capsys.readouterr()
+    assert COMMANDING[:8] not in said.out + said.err
+    assert not {"\x1b", "\x07", "\x9b", "\u202e", "\x08"} & set(said.out + said.err)
+    assert all("x1b[31mred" in text for text in (said.out, said.err))

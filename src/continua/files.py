@@ -1,5 +1,6 @@
 """Files that appear whole under their own name or not at all, and files in a folder that somebody else made: no link in it is followed."""
 
+import errno
 import glob
 import os
 import re
@@ -13,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from continua.errors import ContinuaError
+from continua.limits import Limit
 
 Json = dict[str, Any]  # an object as JSON and YAML hold it
+NOT_PLAIN = "is a pipe or a device, expected a plain file: it was left alone; remove it"
 # How files are opened: not passed on to child processes, and without waiting for somebody to write to a pipe. As far as the system has it.
 PLAINLY = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NONBLOCK", "O_BINARY"))
 
@@ -224,9 +227,14 @@ def truncate_below(path: Path, length: int, root: Path) -> None:
         os.close(handle)
 
 
-def read_below(path: Path, root: Path | None = None, most: int | None = None) -> bytes:
-    """The contents of a file, or its first `most` bytes. Without a `root`, links are followed: the user named the file itself."""
+def read_below(path: Path, root: Path | None = None, most: int | None = None, limit: Limit | None = None) -> bytes:
+    """The contents of a file, or its first `most` bytes; one beyond its limit is refused unread.
+
+    Without a `root`, links are followed: the user named the file itself.
+    """
     with os.fdopen(open_below(path, root, os.O_RDONLY), "rb") as file:
+        if limit is not None and limit.exceeded(size := os.fstat(file.fileno()).st_size):
+            raise ForeignFile(f"{path} has {size:,} bytes and was not read; {limit.advice()}")
         return file.read() if most is None else file.read(most)
 
 
@@ -239,15 +247,17 @@ def open_below(path: Path, root: Path | None, flags: int) -> int:
         with folder_below(root, path.parent) as folder:
             try:
                 handle = os.open(path.name, flags | os.O_NOFOLLOW, 0o666, dir_fd=folder)
-            except OSError:
+            except OSError as error:
                 _refuse_link(path, path.name, folder)
+                if error.errno == errno.ENXIO:  # of a pipe that is opened to write, and that nobody reads
+                    raise ForeignFile(f"{path} {NOT_PLAIN}") from None
                 raise
     try:
         about = os.fstat(handle)
         if stat.S_ISDIR(about.st_mode):
             raise IsADirectoryError(21, f"{path} is a folder")
         if not stat.S_ISREG(about.st_mode):
-            raise ForeignFile(f"{path} is a pipe or a device, expected a plain file: it was left alone; remove it")
+            raise ForeignFile(f"{path} {NOT_PLAIN}")
         if about.st_nlink > 1 and flags & (os.O_WRONLY | os.O_RDWR):
             raise ForeignFile(
                 f"{path} is one file under {about.st_nlink} names (hard links), and writing to it would change it under the others too; "

@@ -58,6 +58,8 @@ DOWNLOAD = Limit(20_000_000_000, "bytes", "CONTINUA_MAX_DOWNLOAD")
 """Bytes of one file that is fetched and whose size is not published."""
 UNPACKED = Limit(50_000_000_000, "bytes", "CONTINUA_MAX_UNPACKED")
 """Bytes that an archive holds."""
+STATE_BYTES = Limit(8_000_000_000, "bytes", "CONTINUA_MAX_STATE")
+"""Of a file of weights or a checkpoint, which is read whole: a sparse file claims terabytes and costs whoever sends it nothing."""
 YAML_BYTES = Limit(256_000, "bytes", "CONTINUA_MAX_YAML")
 """Of a recipe or a sweep file."""
 JSON_BYTES = Limit(256_000_000, "bytes", "CONTINUA_MAX_JSON")

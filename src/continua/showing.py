@@ -1,5 +1,6 @@
 """Objects as people see them at a prompt or in a notebook: shapes and ranges instead of pages of numbers; tables on the terminal."""
 
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -12,6 +13,8 @@ WIDTH = 120  # of a line
 MOST = 160  # characters of a value
 FEW = 6  # values that are written out
 WIDE = 160  # columns of a table where the terminal has no width
+# What a terminal obeys instead of showing it: control characters but tab and line feed, and those that turn the direction of writing.
+OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 class Shown:
@@ -115,6 +118,11 @@ def _fields(value: Any, depth: int) -> str:
 # --- the terminal ----------------------------------------------------------------------------------------------------
 
 
+def harmless(text: object) -> str:
+    """A text for the terminal, which may hold names and values of strangers: what would command the terminal is written out instead."""
+    return OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text))
+
+
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, text: Sequence[int] = (0,)) -> None:
     """Print a table.
 
@@ -138,9 +146,9 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[objec
     table = RichTable(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for position, column in enumerate(columns):
         words = position in text
-        table.add_column(Text(column), justify="left" if words else "right", no_wrap=not words, overflow="fold")
+        table.add_column(Text(harmless(column)), justify="left" if words else "right", no_wrap=not words, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else str(cell)) for cell in row))
-    console.print(Text(title), style="bold", soft_wrap=True)
+        table.add_row(*(Text(f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else harmless(cell)) for cell in row))
+    console.print(Text(harmless(title)), style="bold", soft_wrap=True)
     console.print(table)
     console.print()

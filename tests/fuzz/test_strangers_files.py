@@ -3,6 +3,7 @@
 .venv/bin/python scripts/fuzz.py --inputs 10000   (250 of each kind in `make test`)
 """
 
+import functools
 import io
 import shutil
 import tarfile
@@ -58,8 +59,14 @@ def test_a_recipe_with_any_value_in_any_field(name: str, value: Any, base: str, 
         resolve(load_recipe(path))
 
 
+@functools.cache
+def written(name: str) -> str:
+    return write_yaml(load_recipe(name))
+
+
+@functools.cache
 def load_plain(name: str) -> dict[str, Any]:
-    data = yaml.safe_load(write_yaml(load_recipe(name)))
+    data = yaml.safe_load(written(name))
     data.pop("format")
     return data
 
@@ -68,7 +75,7 @@ def load_plain(name: str) -> dict[str, Any]:
 @given(data=st.data())
 def test_a_recipe_with_damaged_bytes(data: st.DataObject, tmp_path: Path) -> None:
     path = tmp_path / "r.yaml"
-    path.write_bytes(changed(write_yaml(load_recipe("demo")).encode(), data.draw))
+    path.write_bytes(changed(written("demo").encode(), data.draw))
     with only_our_errors():
         resolve(load_recipe(path))
 

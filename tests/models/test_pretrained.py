@@ -1,6 +1,7 @@
 """Models on disk: what is saved comes back, also from version 0.1; damaged, foreign or hostile files are refused in one sentence."""
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -132,6 +133,18 @@ def test_damaged_weights_are_refused(saved):
         weights.write_bytes(bad)
         with pytest.raises(ConfigError, match="cannot be read"):
             from_pretrained(saved)
+
+
+def test_a_file_that_claims_a_terabyte_is_refused_before_it_is_read(saved):
+    """A sparse file costs its sender nothing."""
+    forget_checksum(saved)
+    os.truncate(saved / "model.safetensors", 10**12)
+    with pytest.raises(
+        ConfigError, match=r"model\.safetensors has 1,000,000,000,000 bytes, and weights of this .* need at most 1\d,\d{3},\d{3}:"
+    ):
+        from_pretrained(saved)
+    with pytest.raises(ContinuaError, match=r"was not read; the limit is 8,000,000,000 bytes; CONTINUA_MAX_STATE"):
+        tensors_digest(saved / "model.safetensors")
 
 
 def test_weights_of_another_network_are_refused(saved):

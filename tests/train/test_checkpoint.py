@@ -9,8 +9,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from continua.errors import ContinuaWarning
-from continua.train.checkpoint import CheckpointError, checkpoints, load_last_checkpoint, read_checkpoint, save_checkpoint
+from continua.errors import ContinuaError, ContinuaWarning
+from continua.train.checkpoint import (
+    CheckpointError,
+    checkpoints,
+    fitting_state,
+    load_last_checkpoint,
+    plain_number,
+    read_checkpoint,
+    save_checkpoint,
+)
 
 
 def state(value: float) -> dict:
@@ -123,3 +131,88 @@ def test_a_damaged_checkpoint_of_a_later_step_does_not_count_as_one_of_the_two(t
     for step in (22, 24):
         save_checkpoint(tmp_path, step, state(step))
     assert [read_checkpoint(path)["epoch"] for path in checkpoints(tmp_path)] == [22, 24]
+
+
+def test_a_checkpoint_that_claims_a_terabyte_is_passed_over_unread(tmp_path: Path) -> None:
+    for step in (10, 20):
+        save_checkpoint(tmp_path, step, state(step))
+    os.truncate(checkpoints(tmp_path)[-1], 10**12)
+    with pytest.warns(
+        ContinuaWarning, match=r"step-000000020\.pt has 1,000,000,000,000 bytes and was not read; the limit is .*CONTINUA_MAX_STATE"
+    ):
+        assert load_last_checkpoint(tmp_path)[1]["epoch"] == 10
+
+
+def test_checkpoints_of_a_run_that_is_reached_by_a_link_are_read(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path / "run" / "checkpoints", 10, state(10))
+    (tmp_path / "short").symlink_to(tmp_path / "run")
+    assert load_last_checkpoint(tmp_path / "short" / "checkpoints")[1]["epoch"] == 10
+
+
+def test_checkpoints_that_are_a_link_are_not_read(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path / "elsewhere", 10, state(10))
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "checkpoints").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ContinuaError, match="is a link"):
+        load_last_checkpoint(tmp_path / "run" / "checkpoints")
+
+
+@pytest.mark.parametrize("said", ["one line", "a first line\nand a second one"])
+def test_an_error_of_pytorch_is_told_by_its_first_line(said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(*_: object, **__: object) -> None:
+        raise RuntimeError(said)
+
+    path = save_checkpoint(tmp_path, 10, state(10))
+    monkeypatch.setattr(torch, "load", load)
+    with pytest.raises(CheckpointError, match=rf"was not loaded \({said.splitlines()[0]}\)$"):
+        read_checkpoint(path)
+
+
+def test_numbers_of_a_checkpoint_are_numbers_or_missing() -> None:
+    assert [plain_number("step", value) for value in (3, 0.5, None)] == [3, 0.5, None]
+    for value in (True, "3", [3], torch.tensor(3)):
+        with pytest.raises(ValueError, match=f"^step is {type(value).__name__}, expected a number$"):
+            plain_number("step", value)
+
+
+def test_a_state_that_does_not_fit_is_an_error_that_names_the_checkpoint_and_ours_stay_as_they_are(tmp_path: Path) -> None:
+    for error in (
+        KeyError("net"),
+        TypeError("x"),
+        ValueError("x"),
+        AttributeError("x"),
+        IndexError("x"),
+        RuntimeError("x"),
+        OverflowError("x"),
+    ):
+        with (
+            pytest.raises(CheckpointError, match=rf"{tmp_path} does not hold the state of this training \({type(error).__name__}: "),
+            fitting_state(tmp_path),
+        ):
+            raise error
+    with pytest.raises(ContinuaError, match=r"^as it is$"), fitting_state(tmp_path):
+        raise ContinuaError("as it is")
+
+
+def test_the_spare_one_is_kept_beside_the_last_two_unless_it_is_a_damaged_later_one(tmp_path: Path) -> None:
+    def kept() -> list[str]:
+        return [path.stem[-2:] for path in checkpoints(tmp_path)]
+
+    for step in (10, 20, 30, 40):
+        save_checkpoint(tmp_path, step, state(step), spare=20)
+    assert kept() == ["20", "30", "40"]
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".pt"] * 3 + [".sha256"] * 3
+    save_checkpoint(tmp_path, 35, state(35), spare=40)
+    assert kept() == ["30", "35"], "one after the step that was gone on from is not whole, spare or not"
+
+
+def test_when_none_can_be_read_each_is_named_with_its_reason(tmp_path: Path) -> None:
+    for step in (10, 20):
+        save_checkpoint(tmp_path, step, state(step))
+    for path in checkpoints(tmp_path):
+        path.write_bytes(b"damaged")
+    with (
+        pytest.warns(ContinuaWarning),
+        pytest.raises(CheckpointError, match=r"none of the 2 .*step-000000020\.pt is damaged.*step-000000010\.pt is damaged"),
+    ):
+        load_last_checkpoint(tmp_path)

@@ -22,6 +22,7 @@ from continua.errors import ConfigError, ContinuaError, ContinuaWarning, unknown
 from continua.files import Json
 from continua.machine import claim_process, keep_freed_memory, memory_asked
 from continua.options import british, typed_value
+from continua.showing import harmless
 
 Words = list[str]
 # Each is a file of this package with a `COMMAND`; the words are those of `continua --help`.
@@ -223,7 +224,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ContinuaError, ArgumentError, OSError) as error:
         if "--debug" in words:
             raise
-        print(f"continua: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"continua: {harmless(' '.join(str(error).split()))}", file=sys.stderr)
         return 2
     except (MemoryError, RuntimeError) as error:
         size = memory_asked(error)
@@ -313,6 +314,6 @@ def _show_warning(
 ) -> None:
     """Our own warnings are for people; those of others keep the place they come from."""
     if issubclass(category, ContinuaWarning):
-        print(f"continua: warning: {message}", file=sys.stderr)
+        print(f"continua: warning: {harmless(message)}", file=sys.stderr)
     else:
         sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))

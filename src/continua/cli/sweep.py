@@ -9,6 +9,7 @@ from jsonargparse import Namespace
 from continua.cli.commands import Command, Parser, Words
 from continua.errors import ConfigError, ContinuaError
 from continua.machine import usable_cores
+from continua.showing import harmless
 
 if TYPE_CHECKING:
     from continua.train import Executor, RunOptions, Sweep, SweepOutcome
@@ -78,7 +79,7 @@ def _report(sweep: "Sweep", outcome: "SweepOutcome", options: Namespace, executo
         raise SystemExit(128 + outcome.signal)
     failed = [status for status in outcome.statuses if status.state == "failed"]
     for status in failed:
-        print(f"failed twice: {status.cell.name} in {status.cell.folder}: {status.error}", file=sys.stderr)
+        print(harmless(f"failed twice: {status.cell.name} in {status.cell.folder}: {status.error}"), file=sys.stderr)
     left = [status for status in outcome.statuses if status.state not in ("failed", "done")]
     if failed or left:
         what = [f"{len(failed)} failed twice"] * bool(failed) + [f"{len(left)} were cancelled"] * bool(left)

@@ -13,6 +13,7 @@ from continua.cli.commands import Command, Parser, Words, spellings
 from continua.errors import ConfigError, typed
 from continua.files import Json
 from continua.runs import FREE, Recipe, load_recipe, merged, parse_value, recipe_fields, recipe_names, write_yaml
+from continua.showing import harmless
 
 
 def add_train_arguments(parser: Parser, words: Words) -> None:
@@ -82,14 +83,15 @@ def train_command(options: Namespace) -> None:
 
 def _say(folder: Path, result: Json) -> None:
     if not result:  # `Run.result` has warned why
-        print(f"finished {folder}, whose result.json cannot be read at the moment")
+        print(harmless(f"finished {folder}, whose result.json cannot be read at the moment"))
         return
     split = result.get("split", "test")
     if "test_accuracy" in result:
         quality = f"{split} accuracy {result['test_accuracy']:.2%}"
     else:
         quality = f"{split} error {result['test_loss']:.5g} per pixel"
-    print(f"finished {folder}: {quality} ({result['selection']}), {result['parameters']:,} parameters, {result['seconds']:.0f} s")
+    spent = f"{result['parameters']:,} parameters, {result['seconds']:.0f} s"
+    print(harmless(f"finished {folder}: {quality} ({result['selection']}), {spent}"))
 
 
 def _help(name: str) -> str:

@@ -108,6 +108,7 @@ def from_pretrained(
     config = _read_config(folder)
     if repo is not None:  # its folder is called as the commit: the weights are those of the same
         hub_files(repo, revision=folder.name, **hub, weights_bytes=_most_bytes(name, saved))
+    _refuse_too_large(folder / WEIGHTS_FILE, net, name, saved)
     tensors = upgrade_weights(config, unpacked(folder / WEIGHTS_FILE, config.get(SUM)))
     expected = net.state_dict()
     if options.get("num_classes", saved.get("num_classes")) != saved.get("num_classes"):
@@ -129,8 +130,18 @@ def from_pretrained(
 def _most_bytes(name: str, saved: Options) -> int:
     """How large a file of weights can honestly be: eight bytes for each number of the network that was saved."""
     with torch.device("meta"):
-        whole = build_model(name, saved)
-    return SLACK + 8 * sum(tensor.numel() for tensor in whole.state_dict().values())
+        return _bytes_of(build_model(name, saved))
+
+
+def _bytes_of(net: Network) -> int:
+    return SLACK + 8 * sum(tensor.numel() for tensor in net.state_dict().values())
+
+
+def _refuse_too_large(path: Path, net: Network, name: str, saved: Options) -> None:
+    """A file is read whole: one that holds more than the network could need is refused before."""
+    size = path.stat().st_size
+    if size > _bytes_of(net) and size > (most := _most_bytes(name, saved)):
+        raise ConfigError(f"{path} has {size:,} bytes, and weights of this {name} need at most {most:,}: it was not read")
 
 
 def read_options(folder: Path, *, whole: bool = True) -> tuple[str, Json]:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from continua.errors import ConfigError
 from continua.files import Json, read_below
+from continua.limits import STATE_BYTES
 from continua.reading import parse_json
 
 HEAD_BYTES = 100_000_000  # more than safetensors itself allows
@@ -41,7 +42,7 @@ def unpacked(path: Path, expected: object = None) -> dict[str, Tensor]:
     from safetensors.torch import load
 
     try:
-        data = read_below(path)
+        data = read_below(path, limit=STATE_BYTES)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read ({error.strerror or error})") from None
     if expected is not None and sum_of(data) != expected:
@@ -70,7 +71,7 @@ def tensors_digest(path: Path) -> str:
         >>> from continua.models import tensors_digest
         >>> tensors_digest(folder / "model.safetensors")  # doctest: +SKIP
     """
-    data = read_below(path)
+    data = read_below(path, limit=STATE_BYTES)
     try:
         return _digest(data, path)
     except (ValueError, KeyError, TypeError, AttributeError):

@@ -114,7 +114,7 @@ class Rate:
         if isinstance(t, Tensor):
             time = t.to(self.time_dtype)
         else:
-            time = torch.tensor(t, dtype=self.time_dtype, device=self.device)
+            time = torch.scalar_tensor(t, dtype=self.time_dtype, device=self.device)
         if self._autocast is None and not torch.is_autocast_enabled(self.device.type):
             out = self.f(time, y[0] if self.single else y)
         else:

@@ -14,7 +14,7 @@ from continua.files import write_text, written_whole
 from continua.report.draw import FORMATS, draw_figure
 from continua.report.page import Cell, Figure, Link, Maps, Page, PlusMinus, Table
 from continua.report.plain import from_plain, to_plain
-from continua.showing import show_table
+from continua.showing import harmless, show_table
 
 
 def write_page(page: Page, folder: Path, formats: Sequence[str] = ("png",), *, anew: bool = False) -> list[Path]:
@@ -204,10 +204,10 @@ def show_page(page: Page) -> None:
         >>> from continua.report import Page, show_page
         >>> show_page(Page("Title", ["A sentence."]))  # doctest: +SKIP
     """
-    print(page.title)
+    print(harmless(page.title))
     for part in page.parts:
         if isinstance(part, str):
-            print(part)
+            print(harmless(part))
         elif isinstance(part, Table):
             words = [place for place in range(len(part.heads)) if any(isinstance(row[place], str) for row in part.rows)]
             show_table(part.title, [head.text for head in part.heads], part.texts[:MOST_ROWS], text=words)

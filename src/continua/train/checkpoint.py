@@ -14,6 +14,7 @@ import torch
 
 from continua.errors import ContinuaError, ContinuaWarning
 from continua.files import ForeignFile, Json, make_folder, read_below, refuse_links, write_synced
+from continua.limits import STATE_BYTES
 
 KEPT = 2
 _NAME = re.compile(r"step-(\d+)\.pt")
@@ -69,7 +70,7 @@ def load_last_checkpoint(folder: Path) -> tuple[Path, Json]:
 def read_checkpoint(path: Path) -> Json:
     """Tensors and plain data of a file whose checksum is right."""
     try:
-        data = read_below(path, path.parents[1])
+        data = read_below(path, path.parents[1], limit=STATE_BYTES)
         expected = read_below(_sum_of(path), path.parents[1], 200).decode().strip()
     except (OSError, UnicodeDecodeError, ForeignFile) as error:
         raise CheckpointError(f"checkpoint {path} cannot be read ({error})") from None

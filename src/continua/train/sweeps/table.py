@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from continua.files import Json
 from continua.report import show_table
 from continua.runs import Run
+from continua.showing import harmless
 from continua.train.sweeps.cells import CellStatus, Sweep
 
 if TYPE_CHECKING:
@@ -63,14 +64,16 @@ def table_of(statuses: Sequence[CellStatus], title: str, rows: int | None = None
     chosen = list(statuses)
     if rows is not None and len(chosen) > rows:
         chosen = sorted(chosen, key=lambda status: ORDER.index(status.state))[: max(1, rows)]
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, title=Text(f"{title}: {summary(statuses)}"), title_justify="left")
+    table = Table(
+        box=SIMPLE_HEAD, show_edge=False, pad_edge=False, title=Text(harmless(f"{title}: {summary(statuses)}")), title_justify="left"
+    )
     for name in (*axes, "state", "epoch", "accuracy", "job"):
-        table.add_column(Text(name), no_wrap=True)
+        table.add_column(Text(harmless(name)), no_wrap=True)
     table.add_column(Text("note"), overflow="fold", ratio=1)
     for status in chosen:
         state, *rest = row(status)
-        labels = [Text(str(status.cell.label.get(name, ""))) for name in axes]
-        table.add_row(*labels, Text(state, style=STYLES.get(state, "")), *map(Text, rest))
+        labels = [Text(harmless(status.cell.label.get(name, ""))) for name in axes]
+        table.add_row(*labels, Text(state, style=STYLES.get(state, "")), *(Text(harmless(word)) for word in rest))
     if len(chosen) < len(statuses):
         table.caption = Text(f"and {len(statuses) - len(chosen)} more; --status shows all", style="dim")
     return table
@@ -111,7 +114,7 @@ class View:
                     *([f"job {job}"] if job else []),
                     *([f"epoch {epoch}"] if state != "missing" else []),
                 ]
-                print(" ".join([*parts, accuracy, f"({note})" if note else ""]).rstrip(), file=sys.stderr, flush=True)
+                print(harmless(" ".join([*parts, accuracy, f"({note})" if note else ""]).rstrip()), file=sys.stderr, flush=True)
             self.before[status.cell.identity] = seen
 
 
