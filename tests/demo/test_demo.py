@@ -111,6 +111,10 @@ def test_the_kept_numbers_are_those_of_the_search() -> None:
     for line in kept["search"]:
         search.setdefault(line["model"], {}).setdefault(line["lr"], []).append(line["holdout_accuracy"])
     assert {model: {rate: sum(found) / len(found) for rate, found in tried.items()} for model, tried in search.items()} == SEARCH
+    assert {
+        frozenset(line["seed"] for line in kept["search"] if (line["model"], line["lr"]) == tried)
+        for tried in ((model, rate) for model, rates in SEARCH.items() for rate in rates)
+    } == {frozenset({0, 1})}  # no rate had more trials than another
     for model, tried in SEARCH.items():
         assert RATES[model] == max(tried, key=lambda rate: tried[rate])
         seeds = [line for line in kept["seeds"] if line["model"] == model and line["lr"] == RATES[model]]
@@ -119,7 +123,7 @@ def test_the_kept_numbers_are_those_of_the_search() -> None:
 
 def test_every_network_of_the_demo_trains_well_with_every_seed() -> None:
     assert min(accuracy for kept in SPREAD.values() for accuracy in kept) > 0.93
-    assert min(len(kept) for kept in SPREAD.values()) >= 3
+    assert min(len(kept) for kept in SPREAD.values()) >= 6
 
 
 @pytest.mark.parametrize(
@@ -133,6 +137,28 @@ def test_every_network_of_the_demo_trains_well_with_every_seed() -> None:
 )
 def test_a_trend_is_said_as_the_numbers_have_it(changes: dict[str, tuple[float, float]], words: str) -> None:
     assert trend(changes) == words
+
+
+@pytest.mark.parametrize(("idle", "busy"), [(200, 0.0), (150, 0.5), (0, 2.0)])
+def test_busy_cores_are_those_of_now(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, idle: int, busy: float) -> None:
+    stat = tmp_path / "stat"
+    stat.write_text("cpu  1000 50 50 300 0 0 0 0 0 0\ncpu0 …\n")  # 79 % busy since the machine started
+    monkeypatch.setattr(run.os, "cpu_count", lambda: 2)
+    later = f"cpu  {1000 + 200 - idle} 50 50 {300 + idle - idle // 2} {idle // 2} 0 0 0 0 0\n"
+    monkeypatch.setattr(run.time, "sleep", lambda _: stat.write_text(later))
+    assert run.busy_cores(stat=stat) == pytest.approx(busy)
+
+
+def test_a_busy_machine_gets_one_thread_unless_threads_were_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run.os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(run, "busy_cores", lambda: 3.2)
+    assert run._unhurried(RunOptions()).threads == 1
+    assert "3.2 of 4 cores" in capsys.readouterr().out
+    assert run._unhurried(RunOptions(threads=4)).threads == 4
+    monkeypatch.setattr(run, "busy_cores", lambda: 0.5)
+    assert run._unhurried(RunOptions()).threads is None
 
 
 def test_long_work_says_so_again_and_again(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,8 +10,8 @@ With J the loss, w the evolving weights, θ = K ⋆ w what the field uses, and p
 in this order. The paper prints (1 − H(t)) ∫₀¹ in 7c, which is zero for every t > 0 and would make both gradients vanish; the variation in
 w gives the integral over the rest of the interval, and γ(t) itself for K a Dirac delta.
 
-Not recommended for training: each equation has a discretisation error of its own, so the result is the gradient of nothing that was
-computed, and agrees with the discrete gradient (`gradient="checkpoint"`, the default) only as steps shrink. It is here to be compared.
+Not recommended for training: each equation has a discretisation error of its own, so the result is not the gradient of
+the loss that was computed; it approaches that one (`gradient="checkpoint"`, the default) only as steps shrink. It is here for comparison.
 """
 
 import copy

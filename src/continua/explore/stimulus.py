@@ -38,7 +38,7 @@ BEFORE = 20.0  # ms of grey before the stimulus
 FRAME = 10.0  # ms of a frame
 STEP = 2.0  # ms between two recorded moments
 MOMENTS = 31  # of them that the film on the page has
-SOLVER = dict(rtol=1e-2, atol=1e-2)
+SOLVER = dict(method="bosh3", rtol=1e-2, atol=1e-2)  # frames are short: few stages count for more than a high order
 FINEST = 0.47  # cycles per pixel: just below what pixels can show
 PHASES = 4
 
@@ -160,7 +160,10 @@ def record(network: Explored, stimulus: Stimulus, setting: Preparation, change: 
             "show it for longer, or give a unit of depth fewer ms"
         )
     times = np.arange(movie.start, movie.end + STEP / 2, STEP).clip(max=movie.end)
-    found = [states[setting.block][0] if len(states) > setting.block else None for _, states in driven.walk(movie, times.tolist())]
+    found = [
+        states[setting.block][0] if len(states) > setting.block else None
+        for _, states in driven.walk(movie, times.tolist(), blocks=setting.block + 1)
+    ]
     there = next(state for state in found if state is not None)
     states = torch.stack([torch.full_like(there, torch.nan) if state is None else state for state in found])
     return Recorded(times, _shown(movie, times), states.float().numpy())

@@ -95,18 +95,22 @@ class DrivenNetwork:
         return [start + sum(lengths[:place]) for place in range(len(lengths) + 1)]
 
     @torch.no_grad()
-    def walk(self, movie: Film, times: Sequence[float], chunk: int = 16) -> Iterator[tuple[float, States]]:
-        """The states of all blocks that are awake, at rising times of the film. No more than `chunk` of them are in memory at once."""
+    def walk(self, movie: Film, times: Sequence[float], chunk: int = 16, blocks: int | None = None) -> Iterator[tuple[float, States]]:
+        """The states of all blocks that are awake, at rising times of the film. No more than `chunk` of them are in memory at once.
+
+        `blocks`: only so many of the first ones; no block feels those after it.
+        """
         _check_film(movie)
         asked = [float(time) for time in times]
         if any(later <= earlier for earlier, later in pairwise(asked)) or (asked and not movie.start <= asked[0] <= asked[-1] <= movie.end):
             raise ConfigError(f"times must rise within the film, {movie.start} to {movie.end} ms; got {asked[:3]} … {asked[-1:]}")
+        count = len(self.blocks) if blocks is None else blocks
         wakes, now, done = self.wakes(movie.start), movie.start, 0
         states: States = ()
         rates: list[Rate] = []
         while done < len(asked):
             awake = len(states)
-            if awake < len(self.blocks) and now >= wakes[awake]:
+            if awake < count and now >= wakes[awake]:
                 source = (
                     self.net.stem(self.prepare(movie.at(now)))
                     if not states
@@ -115,7 +119,7 @@ class DrivenNetwork:
                 state, rate = self._wake(awake, source)
                 states, rates = (*states, state), [*rates, rate]
                 continue
-            until = wakes[awake] if awake < len(self.blocks) else float("inf")
+            until = wakes[awake] if awake < count else float("inf")
             part = [time for time in asked[done : done + chunk] if time < until]
             end = part[-1] if part else until
             saved, states = self._advance(movie, states, rates, now, end, part)

@@ -38,7 +38,7 @@ def to_plain(value: Any, arrays: dict[str, np.ndarray] | None = None, where: str
             if not _is_default(inside, item.default):
                 record[item.name] = to_plain(inside, arrays, f"{where}.{item.name}" if where else item.name)
         return record
-    if hasattr(value, "detach"):  # a tensor; this room does not import PyTorch
+    if hasattr(value, "detach"):  # a tensor; this module does not import PyTorch
         value = getattr(value, "detach")().cpu().numpy()  # noqa: B009 - the type checker knows no detach here
     if isinstance(value, np.ndarray):
         if arrays is not None and value.size > LARGE:

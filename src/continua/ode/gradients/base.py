@@ -28,7 +28,7 @@ Gradients = tuple[State, Sequence[Tensor | None]]  # ∂L/∂y0, and ∂L/∂p o
 class Gradient(ABC):
     """How a solve is differentiated."""
 
-    kind: ClassVar[str] = ""  # its name in files, for those that come along
+    kind: ClassVar[str] = ""  # its name in files, for the built-in ones
     keeps_graph: ClassVar[bool] = False  # autograd holds the graph of the steps: f is not evaluated again
     same_points: ClassVar[bool] = True  # backward evaluates f, if at all, at the states of the forward pass
     exact_times: ClassVar[bool] = False  # asked times and, with fixed steps, t0 and t1 get the gradient of the steps; else that of the flow
