@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from continua.errors import ConfigError, ContinuaWarning
-from continua.filters import NJet, PixelKernel
+from continua.filters import FilterConv2d, NJet, PixelKernel
 from continua.filters.basis import ScaleWatch, SigmaBounds
-from continua.filters.separable import band_blocks
+from continua.filters.separable import band_blocks, jet_orders, separable_plain
 
 
 @pytest.mark.parametrize(("size", "rows", "cols", "left"), [((5, 7), 1, 2, (3, 5)), ((5, 7), 9, 9, (5, 7)), ((9, 3), 2, 0, (5, 1))])
@@ -66,3 +66,18 @@ def test_blocks_of_a_band_write_every_output_once_and_read_what_it_needs(size: i
             assert read.start <= needed.start
             assert needed.stop <= read.stop
     assert band_blocks(16, 1, 3) == [(slice(0, 16), slice(0, 16))], "a band that fills its matrix"
+
+
+def test_many_blocks_give_the_numbers_of_the_dense_kernel() -> None:
+    conv = FilterConv2d(NJet(2, 3, order=2), route="dense").double()
+    x = torch.rand(2, 2, 64, 64, dtype=torch.float64)
+    dense = conv(x)
+    conv.route = "separable"
+    torch.testing.assert_close(conv(x), dense)
+
+
+def test_the_plain_sum_for_compilers_is_the_sum_over_all_pairs_of_orders() -> None:
+    x, rows, cols = (torch.rand(*shape, dtype=torch.float64) for shape in ((2, 2, 4, 5), (3, 4, 4), (3, 5, 5)))
+    alpha = torch.rand(6, 2, 3, dtype=torch.float64)
+    terms = [torch.einsum("gh,bchw,co,vw->bogv", rows[i], x, alpha[f], cols[j]) for f, (i, j) in enumerate(jet_orders(2))]
+    torch.testing.assert_close(separable_plain(x, rows, alpha, cols), torch.stack(terms).sum(0))
