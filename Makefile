@@ -23,8 +23,7 @@ endif
 .venv/.base: pyproject.toml constraints.txt hatch_build.py src/continua/native/build.py $(wildcard src/continua/native/csrc/*)
 	@$(PYTHON) -c 'import sys; sys.exit("Continua needs Python 3.11 or newer, and this is %d.%d. Try: make PYTHON=python3.11 ..." % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
 	@echo "Installing Continua into .venv (a few minutes the first time) ..."
-	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
-	@$(PIP) -e . & pid=$$!; s=0; while kill -0 $$pid 2>/dev/null; do sleep 1; s=$$((s+1)); \
+	@{ { $(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv; } && $(PIP) -e .; } & pid=$$!; s=0; while kill -0 $$pid 2>/dev/null; do sleep 1; s=$$((s+1)); \
 	  [ $$((s % 4)) -ne 0 ] || echo "  installing, $$s s"; done; wait $$pid
 	@test -f src/continua/native/libcontinua.so || echo "No C++ compiler was found: Continua computes by PyTorch's own operations, several times slower (continua doctor)."
 	@pwd -P > $@

@@ -10,6 +10,7 @@ environment of its own:
 import json
 import os
 import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -70,11 +71,14 @@ def ours(problem: dict[str, Any]) -> dict[str, float]:
 
 def main() -> None:
     parser = options(__doc__, repeats=1)
-    parser.add_argument("--python", required=True, help="a Python that has jax and diffrax")
+    parser.add_argument("--python", help="a Python that has jax and diffrax; without one nothing is timed")
     chosen = parser.parse_args()
+    if chosen.python is None:
+        print("diffrax is left out: give --python, one that has jax and diffrax", file=sys.stderr)
+        return
     torch.set_num_threads(chosen.threads)
     os.sched_setaffinity(0, set(range(chosen.threads)))  # JAX takes as many threads as it may have cores
-    command = [chosen.python, str(Path(__file__).with_name("in_jax.py")), json.dumps(PROBLEMS)]
+    command = [chosen.python, str(Path(__file__).with_name("_in_jax.py")), json.dumps(PROBLEMS)]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"JAX_PLATFORMS": "cpu"}
     found = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment).stdout.splitlines()[-1])
     rows = []

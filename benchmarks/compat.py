@@ -1,7 +1,9 @@
 """torchdiffeq's interface solved by Continua, beside torchdiffeq itself and `continua.solve`, on problems like its own examples.
 
 The same program of either library, by dopri5 with the same tolerances and times, and `solve` called directly. States and weights are
-float32. Evaluations are counted inside the field, forward and backward. "compat / solve" is what the interface costs.
+float32. Evaluations are counted inside the field, forward and backward. "compat / solve" is what the interface costs. "f alone" is as many
+evaluations of f as our interface makes, without a solver; with backward, through all of them but two, which no gradient passes (one chooses
+the first step, and the last is for the error). "at most" is odeint by f alone: what a solver that costs nothing would gain.
 """
 
 from collections.abc import Callable
@@ -127,11 +129,30 @@ def cases(p: Problem) -> dict[str, Callable[[], Any]]:
     }
 
 
+def evaluations(p: Problem, case: Callable[[], Any]) -> int:
+    p.f.calls = 0
+    case()
+    return p.f.calls
+
+
+def f_alone(p: Problem, count: int) -> list[Tensor]:
+    """f at the start, again and again."""
+    found: list[Tensor] = []
+    for _ in range(count):
+        parts = [part.detach().requires_grad_() for part in (p.y0 if isinstance(p.y0, tuple) else (p.y0,))]
+        rates = p.f(p.t[0], tuple(parts) if isinstance(p.y0, tuple) else parts[0])
+        found += rates if isinstance(rates, tuple) else (rates,)
+    return found
+
+
 def forward(repeats: int, quick: bool) -> list[Row]:
     """One solve without gradients."""
     rows = []
     for name, p in problems(quick).items():
         chosen = {key: case for key, case in cases(p).items() if key != "odeint_adjoint"}
+        with torch.no_grad():
+            count = evaluations(p, chosen["compat"])
+        chosen["f alone"] = lambda p=p, count=count: f_alone(p, count)
         with torch.no_grad():
             rows.append(table_row(name, p, chosen, medians(chosen, repeats)))
     return rows
@@ -146,7 +167,16 @@ def backward(repeats: int, quick: bool) -> list[Row]:
             p.f.zero_grad(set_to_none=True)
             p.end(case()).backward()
 
+        def alone(count: int, p: Problem = p) -> None:
+            p.f.zero_grad(set_to_none=True)
+            with torch.no_grad():
+                f_alone(p, 2)
+            rates = f_alone(p, count - 2)
+            torch.autograd.backward(rates, [torch.ones_like(rate) for rate in rates])
+
         chosen = {key: (lambda case=case, step=step: step(case)) for key, case in cases(p).items()}
+        count = evaluations(p, chosen["compat"])
+        chosen["f alone"] = lambda count=count, alone=alone: alone(count)
         rows.append(table_row(name, p, chosen, medians(chosen, repeats)))
     return rows
 
@@ -154,12 +184,11 @@ def backward(repeats: int, quick: bool) -> list[Row]:
 def table_row(name: str, p: Problem, chosen: dict[str, Callable[[], Any]], seconds: dict[str, float]) -> Row:
     row: Row = {"problem": name}
     for case, run in chosen.items():
-        p.f.calls = 0
-        run()
-        row |= {f"{case}, evaluations": p.f.calls, f"{case}, ms": 1e3 * seconds[case]}
-    for case in chosen.keys() - {"solve", "compat"}:
-        row[f"faster than {case}"] = seconds[case] / seconds["compat"]
-    row["compat / solve"] = seconds["compat"] / seconds["solve"]
+        row |= {f"{case}, evaluations": evaluations(p, run), f"{case}, ms": 1e3 * seconds[case]}
+    for case in ("odeint", "odeint_adjoint"):
+        if case in chosen:
+            row[f"faster than {case}"] = seconds[case] / seconds["compat"]
+    row |= {"compat / solve": seconds["compat"] / seconds["solve"], "at most": seconds["odeint"] / seconds["f alone"]}
     return dict(sorted(row.items(), key=lambda item: (item[0] != "problem", "," not in item[0])))
 
 

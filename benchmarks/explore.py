@@ -15,7 +15,7 @@ import torch
 from streamlit.testing.v1 import AppTest
 
 import continua.explore
-from _common import machine, options, show
+from _common import machine, options, show_all
 from continua.errors import ConfigError
 from continua.explore.demo_networks import demos
 
@@ -28,6 +28,8 @@ CHANGES: list[tuple[str, str, str, list[Any]]] = [
     ("Space", "σ", "space-sigma", [0.5, 0.8, 1.6, 2.0, 2.5, 3.0]),
     ("Space", "rotation", "space-turn", [10, 20, 45, 60, 90, 135]),
     ("Weight", "another image", "image-place", [8, 9, 10, 11, 12, 13]),
+    ("Stimulus", "orientation", "stimulus-orientation", [10, 30, 50, 70, 110, 130]),
+    ("Stimulus", "σ of the filters", "stimulus-sigma", [0.5, 0.6, 0.8, 1.2, 1.5, 2.0]),
     ("Perturb", "contrast", "perturb-contrast", [0.5, 0.6, 0.7, 0.8, 1.5, 2.0]),
     ("Perturb", "noise", "perturb-noise", [0.1, 0.12, 0.14, 0.16, 0.18, 0.2]),
     ("Perturb", "place of the mask", "perturb-x", [10, 20, 30, 60, 70, 80]),
@@ -73,7 +75,7 @@ def main() -> None:
         median = statistics.median(seconds)
         verdict = "yes" if median < LIMIT else "NO"
         rows.append({"panel": panel, "what is moved": what, "ms": 1000 * median, "slowest ms": 1000 * max(seconds), "< 300 ms": verdict})
-    show("Answer to one change, whole page", rows, machine("streamlit", "plotly"), given.json)
+    show_all({"Answer to one change, whole page": rows}, machine("streamlit", "plotly"), given.json)
 
 
 if __name__ == "__main__":

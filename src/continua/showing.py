@@ -124,7 +124,18 @@ def harmless(text: object) -> str:
 
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, text: Sequence[int] = (0,)) -> None:
-    """Print a table; all columns but those in `text` are aligned to the right and never wrapped."""
+    """Print a table.
+
+    Args:
+        title: printed above it.
+        columns: heads of the columns.
+        rows: as many values as there are columns, in each.
+        text: which columns are text; the others are aligned to the right and never wrapped.
+
+    Examples:
+        >>> from continua.report import show_table
+        >>> show_table("Results", ["network", "accuracy"], [("dcn_ode", 0.99)])  # doctest: +SKIP
+    """
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table as RichTable

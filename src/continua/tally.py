@@ -37,6 +37,18 @@ class Tally:
 
 
 def counted(tallies: Iterable[Tally]) -> str:
-    """All claims in a sentence; those of studies at `smoke` are not among them, as nothing is judged there."""
+    """All claims in a sentence; those of studies at `smoke` are not among them, as nothing is judged there.
+
+    Args:
+        tallies: one for each study.
+
+    Returns:
+        The sentence.
+
+    Examples:
+        >>> from continua.studies import Tally, counted
+        >>> counted([Tally(2, 1, 0, 0, "cpu"), Tally(0, 0, 3, 0, "cpu")])
+        'Claims: 2 hold, 1 fail, 3 undecided, 0 not run.'
+    """
     total = sum((tally for tally in tallies if tally.scale != "smoke"), Tally(0, 0, 0, 0))
     return f"Claims: {total.holds} hold, {total.fails} fail, {total.undecided} undecided, {total.not_run} not run."

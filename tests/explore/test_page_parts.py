@@ -1,5 +1,6 @@
 """What the page is made of: plots that plotly accepts, files to take away, answers that are computed once, two networks side by side."""
 
+import re
 import time
 from threading import Event
 
@@ -86,6 +87,14 @@ def test_a_table_shows_every_word_and_lets_no_markup_in() -> None:
     made = table(Table("t", "t", ["what", "a long head"], [["<script>", "none: the solver gave up " * 9]]))
     assert "&lt;script&gt;" in made
     assert ("none: the solver gave up " * 9).strip() in made
+
+
+def test_on_a_phone_two_rows_stand_upright() -> None:
+    two = Table("t", "t", ["network", "NFE"], [["a", "28"], ["b", "22"]])
+    assert re.findall(r"<t[hd]>(.*?)</t", table(two, narrow=True)) == ["network", "a", "b", "NFE", "28", "22"]
+    assert re.findall(r"<t[hd]>(.*?)</t", table(two)) == ["network", "NFE", "a", "28", "b", "22"]
+    three = Table("t", "t", ["network", "NFE"], [["a", "28"], ["b", "22"], ["c", "1"]])
+    assert table(three, narrow=True) == table(three)
 
 
 def test_an_answer_that_takes_long_is_pending_until_it_is_there() -> None:

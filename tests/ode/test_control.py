@@ -10,8 +10,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from continua import ConfigError
-from continua.ode import SolverConfig, StepControl, broadcast_time, solve
+from continua.ode import SolverConfig, StepControl, broadcast_time, find_method, solve
 from continua.ode.control import NextStep
+from continua.ode.error import first_step, first_step_of_batch
+from continua.ode.integration import Integration
+from continua.ode.rate import Rate
+from continua.ode.stepper import ExplicitStepper
 
 F64 = torch.float64
 CONTROLS = ["batch", "sample"]
@@ -165,6 +169,33 @@ def test_the_pid_law_is_its_formula():
         found = float(choose(h, ratio, ratio <= 1))
     factor = 0.9 * errors[2] ** (-0.75 / 5) * errors[1] ** (0.5 / 5) * errors[0] ** (-0.05 / 5)
     assert found == pytest.approx(factor, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, dict(kind="pi"), dict(kind="pid", min_step=0.05, max_step=0.6), dict(alpha=90.0, beta=-70.0)], ids=str
+)
+def test_the_law_in_numbers_is_the_law_in_tensors(options):
+    numbers, tensors = (NextStep(StepControl(**options), 5, unit=2.0) for _ in range(2))
+    generator = torch.Generator().manual_seed(0)
+    ratios = [*(10.0 ** (6 * torch.rand(60, generator=generator, dtype=F64) - 4)).tolist(), 0.0, float("inf"), 0.9, float("nan"), 1.0, 3.0]
+    for ratio in ratios:
+        h, r = torch.tensor(-0.3, dtype=F64), torch.tensor(ratio, dtype=F64)
+        accept = tensors.accepts(float(h), r)
+        assert numbers.accepts_of_batch(-0.3, ratio) == bool(accept)
+        torch.testing.assert_close(numbers.of_batch(-0.3, ratio, bool(accept)), float(tensors(h, r, accept)), rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("ends", [(0.0, 1.0), (2.0, -1.0), (0.0, 1e-5)])
+@pytest.mark.parametrize("rate", [0.0, 1e-9, 3.0, 1e6, float("inf"), float("nan")])
+def test_the_first_step_in_numbers_is_the_one_in_tensors(ends, rate):
+    y0 = (torch.tensor([[1.0, -2.0]], dtype=F64), torch.tensor([[1e-3]], dtype=F64))
+    config, stepper = SolverConfig(rtol=1e-4, atol=1e-6), ExplicitStepper(find_method("dopri5"))
+    sizes = []
+    for find in (first_step_of_batch, lambda whole, first: float(first_step(whole, first, per_sample=False))):
+        f = Rate(lambda t, y: (rate * torch.cos(y[0]) * (1 + t), -y[1]), y0, single=False)
+        whole = Integration(f, stepper, config, y0, *ends, unit=2.0)
+        sizes.append(find(whole, f(ends[0], y0)))
+    torch.testing.assert_close(*sizes, rtol=1e-13, atol=0)
 
 
 @pytest.mark.parametrize("control", CONTROLS)

@@ -40,6 +40,26 @@ def test_a_small_solve_evaluates_nothing_again(field):
         assert replayed.nfe_backward == 6 * replayed.accepted
 
 
+@pytest.mark.parametrize("options", [dict(steps=8), dict(method="rk4", steps=8), dict(rtol=1e-6, atol=1e-6)], ids=str)
+def test_a_larger_solve_keeps_the_graph_of_its_first_steps(field, options):
+    y0 = rand(6, 4)
+    every, some, none = (backward(field, y0, gradient=Checkpoint(direct_below=room), **options) for room in (ROOM, 10_000, 0))
+    assert every.nfe_backward == 0 < some.nfe_backward < none.nfe_backward
+    assert (every.nfe, every.accepted, every.last_step) == (some.nfe, some.accepted, some.last_step)
+
+
+def test_a_solve_that_is_kept_in_part_has_second_derivatives_and_those_of_its_end(field):
+    y0, t1, found = rand(3, 4), torch.tensor(1.5, dtype=torch.float64, requires_grad=True), []
+    for gradient in ("direct", Checkpoint(direct_below=10_000)):
+        start = y0.clone().requires_grad_()
+        y1 = solve(field, start, 0.0, t1, steps=8, gradient=gradient).y1
+        first = torch.autograd.grad((y1**2).sum(), (start, t1), create_graph=True)
+        second = torch.autograd.grad((first[0] ** 2).sum(), start)
+        found.append([g.detach() for g in (*first, *second)])
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
+
+
 def test_the_room_is_256_mebibytes_by_default(field, monkeypatch):
     monkeypatch.undo()  # the fixture of this folder
     assert backward(field, rand(6, 4), steps=5).nfe_backward == 0

@@ -17,6 +17,19 @@ SIZE = (4, 8, 24, 24)  # above what the kernels find worth their while
 pytestmark = pytest.mark.skipif(not can_combine(torch.empty(SIZE)), reason="the native kernels do not run here")
 
 
+@pytest.fixture(autouse=True)
+def small_states_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sums, "LINKED", 1)
+
+
+def test_a_state_that_fits_the_cache_is_summed_without_handles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    y = torch.zeros(64, 256, requires_grad=True)  # handles took twice the time of the sums here
+    assert can_combine(y)
+    assert not sums.worth_linking(y)
+    assert sums.worth_linking(torch.zeros(32, 16, 32, 32, requires_grad=True))
+
+
 def gradients(y0: Tensor, hidden: Tensor, order: int = 1, **solver: object) -> list[Tensor]:
     """Of y0 and of a tensor that the solve is not told about; of `order` 2, of a penalty on the first ones."""
     y0 = y0.clone().requires_grad_()

@@ -53,6 +53,41 @@ def test_states_steps_and_gradients_are_those_outside_the_graph(save_at, options
     assert "pid" not in str(options) or int(outcomes[0][-1]) > 0, "this problem is to reject a step"
 
 
+class Root(nn.Module):
+    """dy/dt = −w √y, which the first step leaves where it is not defined."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor(1.0, dtype=F64))
+
+    def forward(self, t: Tensor, y: Tensor) -> Tensor:
+        return -self.w * y.sqrt()
+
+
+@pytest.mark.parametrize("per", ["batch", "sample"])
+def test_a_rejected_step_that_was_not_finite_leaves_no_trace_in_the_gradient(per):
+    model = Ends(SAVED, control=StepControl(one_graph=True, per=per, first_step=1.0))
+    model.field = Root()
+    y0 = torch.tensor([[0.3], [4.0]], dtype=F64, requires_grad=True)
+    outcomes = []
+    for call in both(model):
+        y1, ys, _, rejected = call(y0)
+        assert int(rejected.sum()) > 0, "this problem is to reject a step"
+        outcomes.append(torch.autograd.grad(y1.sum() + ys.square().sum(), (y0, model.field.w)))
+    for inside, outside in zip(*reversed(outcomes), strict=True):
+        torch.testing.assert_close(inside, outside, rtol=1e-9, atol=1e-12)
+
+
+def test_more_steps_than_can_be_kept_are_refused_where_gradients_are_wanted():
+    torch._dynamo.reset()
+    model = Ends(control=StepControl(one_graph=True, max_steps=10**6))
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(torch.ones(2, 3, dtype=F64))[0], model(torch.ones(2, 3, dtype=F64))[0])
+    with pytest.raises(Exception, match="max_steps=1000000"):
+        compiled(torch.ones(2, 3, dtype=F64))
+
+
 def test_a_compiled_solve_that_fails_says_so():
     torch._dynamo.reset()
 

@@ -6,7 +6,7 @@ import sys
 import torch
 from torch import Tensor
 
-from continua.native import NATIVE_ACTIVATIONS, native_conv, native_norm
+from continua.native import NATIVE_ACTIVATIONS, FieldConv, FieldNorm, NativeField, native_conv, native_norm
 from continua.native.plain import plain_norm_act, plain_norm_act_conv
 
 LAYOUTS = ("contiguous", "channels last", "every second column", "every second channel", "turned", "one image many times")
@@ -97,11 +97,63 @@ def largest_error(case: dict, reference: dict | None = None) -> float:
     return max((float((a.double() - b).abs().max() / b.abs().max().clamp(min=1.0)) for a, b in pairs if b.numel()), default=0.0)
 
 
+def field_case(draw: random.Random, dtype: torch.dtype = torch.float64, most: int = 40) -> tuple[NativeField, Tensor, Tensor]:
+    """A field of two convolutions and a norm with kernels for all samples, a state and a time; what is differentiated needs gradients."""
+    cases: list[dict] = []
+    while len(cases) < 2:
+        case = conv_case(draw, dtype, most)
+        if case["stride"] == 1 and case["alpha"].ndim == 3 and case["rows"].ndim == case["cols"].ndim == 2 and len(case["x"]):
+            cases.append(case)
+    first, second = cases
+    middle, out = first["alpha"].shape[-1], second["alpha"].shape[-1]
+    basis, (height, width) = second["alpha"].shape[0], first["x"].shape[2:]
+    second["alpha"] = torch.randn(basis, middle, out, dtype=dtype) / middle
+    second["groups"] = draw.choice([0, *(n for n in range(1, middle + 1) if middle % n == 0)])
+    second["gamma"], second["beta"] = (
+        torch.randn(middle, dtype=dtype) if second["groups"] and draw.random() < 0.6 else None for _ in range(2)
+    )
+    for case, channels in ((first, middle), (second, out)):
+        case["time_map"] = None if case["time_map"] is None else torch.randn(*draw.choice([(), (1,)]), channels, height, width, dtype=dtype)
+        case["bias"] = None if case["bias"] is None else torch.randn(channels, dtype=dtype)
+    x = first["x"].detach().requires_grad_()
+    convs = []
+    for case in cases:
+        needs = ("gamma", "beta", "alpha", "rows", "cols", "bias", "time_map")
+        tensors = {name: None if case[name] is None else case[name].detach().requires_grad_() for name in needs}
+        convs.append(FieldConv(**tensors, along=case["along"], groups=case["groups"], eps=1e-3, activation=case["activation"]))
+    gamma, beta = (torch.randn(out, dtype=dtype).requires_grad_() if draw.random() < 0.6 else None for _ in range(2))
+    groups = draw.choice([n for n in range(1, out + 1) if out % n == 0])
+    time = torch.randn(draw.choice([(), (len(x),)]), dtype=dtype)
+    return NativeField(*convs, FieldNorm(gamma, beta, groups, 1e-3)), time, x
+
+
+def one_by_one(field: NativeField, t: Tensor, x: Tensor) -> Tensor:
+    """The same field by three operators."""
+    for conv in field.convs:
+        time_map = None if conv.time_map is None else conv.time_map[0] if conv.time_map.ndim == 4 else conv.time_map
+        tensors = (conv.gamma, conv.beta, conv.alpha, conv.rows, conv.cols, conv.bias, None if time_map is None else t, time_map)
+        x = native_conv(x, *tensors, along=conv.along, groups=conv.groups, eps=conv.eps, activation=conv.activation)
+    return native_norm(x, field.last.gamma, field.last.beta, groups=field.last.groups, eps=field.last.eps)
+
+
+def field_gradients(y: Tensor, field: NativeField, x: Tensor) -> list[Tensor]:
+    """Of x and all tensors of the field, for one gradient of y."""
+    leaves = [x, *(value for value in field.tensors if value is not None)]
+    seed = torch.linspace(-1, 1, y.numel(), dtype=y.dtype).reshape(y.shape)
+    return list(torch.autograd.grad(y, leaves, seed))
+
+
 if __name__ == "__main__":
     draw = random.Random(int(sys.argv[2]))
     for _ in range(int(sys.argv[1])):
         torch.set_num_threads(draw.choice([1, 2, 3]))
         dtype = draw.choice([torch.float32, torch.float64])
+        if draw.random() < 0.3:
+            field, t, x = field_case(draw, dtype, most=draw.choice([3, 20, 70]))
+            field_gradients(field(t, x), field, x)
+            with torch.no_grad():
+                field(t, x)
+            continue
         case = conv_case(draw, dtype, most=draw.choice([3, 20, 70]))
         if draw.random() < 0.2 and case["groups"]:
             case = {name: case[name] for name in ("x", "gamma", "beta", "groups", "eps", "activation")}

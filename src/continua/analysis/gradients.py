@@ -56,6 +56,9 @@ def compare_gradients(
     Returns:
         Losses and distances.
 
+    Raises:
+        ConfigError: the bundled digits are not in memory.
+
     Examples:
         >>> from continua.analysis import compare_gradients
         >>> found = compare_gradients([0], updates=1, finer=[5])

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from continua.blocks.norm import Activation, can_fuse, group_norm, norm_then_act
 from continua.errors import ConfigError
-from continua.filters import Filter, FilterConv2d, Preceding, RealisedConv
+from continua.filters import Filter, FilterConv2d, Preceding, RealisedConv, why_no_library
+from continua.native import FieldNorm, NativeField
 from continua.ode import SolverConfig
 
 Time = float | Tensor
@@ -102,8 +103,10 @@ class ConvField(Field):
         second = self.conv2.realise(h.shape, h.dtype, h.device)
         read1, read2, last = read_by(first, self.norm1, self.act), read_by(second, self.norm2, self.act), norm_then_act(self.norm3)
 
+        whole = whole_field((first, second), (self.norm1, self.norm2, self.norm3), self.act)
+
         def rate(t: Tensor, h: Tensor) -> Tensor:
-            return last(read2(read1(h, t), t))
+            return whole(t, h) if whole is not None and whole.serves(t, h) else last(read2(read1(h, t), t))
 
         norms = (*self.norm1.parameters(), *self.norm2.parameters(), *self.norm3.parameters())
         return Prepared(
@@ -121,3 +124,18 @@ def read_by(conv: RealisedConv, norm: nn.Module, act: Activation) -> Callable[[T
         return lambda h, t: conv(plain(h), t)
     before = Preceding(norm, act.name, plain)
     return lambda h, t: conv.after(before, h, t)
+
+
+def whole_field(
+    convs: tuple[RealisedConv, RealisedConv], norms: tuple[nn.Module, nn.Module, nn.Module], act: Activation
+) -> NativeField | None:
+    """The field in one call of the native kernels, where they know all of it; else None."""
+    last, parts = norms[2], []
+    if not can_fuse(last, None) or why_no_library() is not None:
+        return None
+    for conv, norm in zip(convs, norms, strict=False):
+        part = conv.part_of_field(Preceding(norm, act.name, norm_then_act(norm, act))) if can_fuse(norm, act) else None
+        if part is None:
+            return None
+        parts.append(part)
+    return NativeField(parts[0], parts[1], FieldNorm(last.weight, last.bias, last.num_groups, last.eps))

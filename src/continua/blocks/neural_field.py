@@ -186,6 +186,9 @@ def dominant_wave(u: Float[Tensor, "height width"]) -> float:
     Returns:
         Cycles per pixel.
 
+    Raises:
+        ConfigError: the map is not (height, width).
+
     Examples:
         >>> import torch
         >>> from continua.neuro import dominant_wave

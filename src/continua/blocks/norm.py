@@ -77,7 +77,21 @@ def group_norm(channels: int, groups: "int | str" = 32) -> nn.GroupNorm:
 
 
 def norm_then_act(norm: nn.Module, act: Activation | None = None) -> Callable[[Tensor], Tensor]:
-    """act(norm(x)): in one pass of the native kernels where they can, else module by module."""
+    """act(norm(x)): in one pass of the native kernels where they can, else module by module.
+
+    Args:
+        norm: such as `nn.GroupNorm`.
+        act: an activation of ours; None for none.
+
+    Returns:
+        A function of the maps x.
+
+    Examples:
+        >>> import torch
+        >>> from continua.blocks import norm_then_act
+        >>> norm_then_act(torch.nn.GroupNorm(2, 4))(torch.rand(1, 4, 8, 8)).shape
+        torch.Size([1, 4, 8, 8])
+    """
     if not can_fuse(norm, act) or why_no_library() is not None:
         return lambda x: _one_by_one(norm, act, x)
 

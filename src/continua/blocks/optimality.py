@@ -61,6 +61,9 @@ def optimality_gradients(
     Returns:
         Gradients to the input and to the parameters.
 
+    Raises:
+        ConfigError: an unknown scheme, fewer than one step, or a network with BatchNorm.
+
     Examples:
         >>> from continua.blocks import optimality_gradients
         >>> optimality_gradients(block, z, lambda out: out.square().mean())  # doctest: +SKIP

@@ -65,14 +65,14 @@ class WrongValue(ContinuaError):
 class Value:
     """The type of an option, as the parser calls it: a word, or a value that was read already, to what its annotation says."""
 
-    def __init__(self, name: str, hint: Any) -> None:
-        self.name, self.hint = name, hint
+    def __init__(self, name: str, hint: Any, help: str = "") -> None:
+        self.name, self.hint, self.help = name, hint, help
 
     def __call__(self, word: object) -> Any:
         try:
             return typed_value(self.name, word, self.hint)
         except ConfigError as error:
-            raise WrongValue(str(error)) from None
+            raise WrongValue(f"{error}: {self.help}" if self.help else str(error)) from None
 
     def __repr__(self) -> str:
         """As --help shows it."""
@@ -112,7 +112,7 @@ class Parser(ArgumentParser):
         """Remember an option; how to add it so that its value is checked by us."""
         hint = how.get("type")
         if hint is not None:
-            how = how | {"type": Value(names[0].lstrip("-").replace("-", "_"), hint)}
+            how = how | {"type": Value(names[0].lstrip("-").replace("-", "_"), hint, str(how.get("help", "")))}
         if not names[0].startswith("-"):
             self.words.append((how.get("metavar", names[0].upper()), how.get("nargs")))
             return how

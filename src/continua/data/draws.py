@@ -176,6 +176,9 @@ def hold_out(split: S, fraction: float, seed: int = 0) -> tuple[S, S]:
     Returns:
         The images kept and those held out.
 
+    Raises:
+        ConfigError: `fraction` is not between 0 and 1.
+
     Examples:
         >>> from continua.data import hold_out, load
         >>> kept, held = hold_out(load("digits")["train"], 0.2)

@@ -43,6 +43,9 @@ def open_image(content: bytes, name: object, *, formats: tuple[str, ...] = IMAGE
     Returns:
         The opened image, in a `with` statement.
 
+    Raises:
+        TooManyPixels: the image would not fit into memory.
+
     Examples:
         >>> from pathlib import Path
         >>> from continua.data import open_image
@@ -89,6 +92,9 @@ def to_rgb(image: "Image") -> "Image":
 
     Returns:
         The image in RGB.
+
+    Raises:
+        ValueError: the pixels are floating-point numbers, whose range is not known.
 
     Examples:
         >>> from PIL import Image

@@ -89,11 +89,30 @@ def demo(
 
 def _unhurried(options: RunOptions) -> RunOptions:
     """One thread where other programs keep the cores busy: threads that wait for each other would take many times as long."""
-    cores, load = os.cpu_count() or 1, os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    if options.threads is not None or cores < 2 or load < 0.75 * cores:
+    cores = os.cpu_count() or 1
+    if options.threads is not None or cores < 2 or (busy := busy_cores()) < 0.25 * cores:
         return options
-    print(f"this machine is busy (load {load:.1f} on {cores} cores): one thread is used; --threads {cores} uses all cores")
+    print(f"this machine is busy ({busy:.1f} of {cores} cores): one thread is used; --threads {cores} uses all cores", flush=True)
     return replace(options, threads=1)
+
+
+def busy_cores(seconds: float = 0.4, stat: Path = Path("/proc/stat")) -> float:
+    """How many cores other programs keep busy just now: a load average would count the installation that came before.
+
+    Linux counts idle time in `stat`; elsewhere there is only the load average.
+    """
+    if not stat.is_file():
+        return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    before = _core_times(stat)
+    time.sleep(seconds)
+    idle, total = (after - earlier for after, earlier in zip(_core_times(stat), before, strict=True))
+    return (os.cpu_count() or 1) * (1 - idle / total) if total > 0 else 0.0
+
+
+def _core_times(stat: Path) -> tuple[int, int]:
+    """Idle time (waiting for a disk included) and all time of all cores since they started."""
+    times = [int(word) for word in stat.read_text().splitlines()[0].split()[1:9]]
+    return times[3] + times[4], sum(times)
 
 
 @contextmanager

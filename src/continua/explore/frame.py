@@ -39,6 +39,8 @@ STYLE = """<style>
 .numbers td + td {font-variant-numeric: tabular-nums}
 @media (max-width: 640px) {
   .block-container {padding: 3.25rem 0.9rem 2rem}
+  .numbers table {font-size: 0.8rem}
+  .numbers th, .numbers td {padding-right: 0.4rem}
   [data-testid="stLayoutWrapper"]:has(> [class*="st-key-controls-"]) {order: 1}
 }
 </style>"""

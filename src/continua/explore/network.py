@@ -95,9 +95,10 @@ def run_label(folder: Path) -> str:
 
 
 def _day(folder: Path) -> str:
-    """When it was finished."""
+    """When it was finished; the year where it is another one: the list of networks is narrow."""
     files = [path for path in (folder / "result.json", folder / WEIGHTS_FILE, folder) if path.exists()]
-    return f"{datetime.fromtimestamp(files[0].stat().st_mtime):%-d %b %Y}"
+    day = datetime.fromtimestamp(files[0].stat().st_mtime)
+    return f"{day.day} {day:%b}" if day.year == datetime.now().year else f"{day.day} {day:%b %Y}"
 
 
 def _classifies(run: Run) -> bool:

@@ -36,7 +36,7 @@ def part(shown: "Figure | Maps | Table", plot: Plot | None = None, *, key: str, 
     with st.container(gap="xxsmall"):
         st.markdown(f"**{shown.title}**")
         if isinstance(shown, Table):
-            st.html(table(shown))
+            st.html(table(shown, narrow=on_a_phone()))
         else:
             drawn = plot or (grid(shown) if isinstance(shown, Maps) else chart(shown, height))
             st.plotly_chart(drawn, key=f"{key}-plot", config=QUIET, alt=shown.title)
@@ -74,10 +74,13 @@ def pair(left: Maps, right: Maps, plot: Plot, *, title: str, key: str) -> None:
             _buttons(maps, f"{key}-{side}")
 
 
-def table(shown: Table) -> str:
-    """Every cell in full: words wrap, and where the page is narrow the table scrolls sideways."""
-    heads = "".join(f"<th>{html.escape(head.text)}</th>" for head in shown.heads)
-    rows = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in shown.texts)
+def table(shown: Table, narrow: bool = False) -> str:
+    """Every cell in full: words wrap, and where the page is narrow one or two rows stand upright and longer tables scroll sideways."""
+    cells = [[head.text for head in shown.heads], *shown.texts]
+    if narrow and len(cells) <= 3:
+        cells = [list(column) for column in zip(*cells, strict=True)]
+    heads = "".join(f"<th>{html.escape(cell)}</th>" for cell in cells[0])
+    rows = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in cells[1:])
     return f'<div class="numbers"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 

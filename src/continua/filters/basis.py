@@ -43,6 +43,9 @@ def jet_orders(order: int) -> list[tuple[int, int]]:
     Returns:
         The pairs.
 
+    Raises:
+        ConfigError: `order` is negative.
+
     Examples:
         >>> from continua.filters import jet_orders
         >>> len(jet_orders(2))

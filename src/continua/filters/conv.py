@@ -34,7 +34,7 @@ from continua.filters.routes import (
     without_autocast,
 )
 from continua.filters.separable import separable_operator
-from continua.native import MOST_ORDERS
+from continua.native import MOST_ORDERS, FieldConv
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,21 @@ class RealisedConv:
     `route`                   how it is applied: "native", "dense", "separable", "hybrid" (joined by "+" when a time-dependent filter
                               changed route)
     `layout`                  in which layout of x it is fastest
+    `part_of_field(norm_act)` what the native kernels need to know of it to compute a whole field at once; None where they cannot
     """
 
     def __init__(
-        self, tensors: tuple[Tensor, ...], at: Callable[..., Applied], routes: list[str], precision: Precision, layout: torch.memory_format
+        self,
+        tensors: tuple[Tensor, ...],
+        at: Callable[..., Applied],
+        routes: list[str],
+        precision: Precision,
+        layout: torch.memory_format,
+        still: bool = False,
     ) -> None:
         self.tensors = tensors
         self.layout = layout
+        self._still = still
         self._at = at
         self._routes = routes
         self._precision = precision
@@ -96,6 +104,17 @@ class RealisedConv:
             if rest is not None and rest.shape[0] == 1:  # one map for all samples: the kernels add it
                 rest, time, time_map = None, torch.as_tensor(_known(t), dtype=x.dtype, device=x.device), rest[0]
             return self._finish(here.operator.fused(norm_act, x, (here.bias, time, time_map), *here.tensors), t, rest)
+
+    def part_of_field(self, norm_act: Preceding) -> FieldConv | None:
+        if not self._still or self._precision.work != self._precision.out:
+            return None
+        here = self._at(None, *self.tensors)
+        if here.operator.fused is None or (here.time_map is not None and here.time_map.shape[0] != 1):
+            return None
+        alpha, rows, cols = here.tensors
+        norm = norm_act.norm
+        before = norm.num_groups, norm.eps, norm_act.activation
+        return FieldConv(norm.weight, norm.bias, alpha, rows, cols, here.bias, here.time_map, here.operator.along, *before)
 
     def _linear(self, here: Applied, x: Tensor) -> Tensor:
         x = x.to(self._precision.work)
@@ -214,7 +233,7 @@ class FilterConv2d(nn.Module):
             return Applied(operator, tensors[:count], None if self.bias is None else tensors[count], last)
 
         extra = tuple(value for value in (self.bias, time_map) if value is not None)
-        return RealisedConv((*operator.tensors, *extra), at, [operator.route], precision, _layout(native))
+        return RealisedConv((*operator.tensors, *extra), at, [operator.route], precision, _layout(native), still=True)
 
     def _realise_at_each_time(
         self, state: dict[str, Tensor], host: object, geometry: Geometry, precision: Precision, native: bool

@@ -140,6 +140,9 @@ def fit_pixel_kernel(
     Returns:
         Coefficients, σ and the error that is left.
 
+    Raises:
+        ConfigError: the weights are not (out, in, k, k) with an odd k.
+
     Examples:
         >>> import torch
         >>> from continua.filters import fit_pixel_kernel

@@ -63,13 +63,15 @@ class Geometry:
 class Operator:
     """`linear(x, bias, *tensors)` applies the kernel; `tensors` are differentiable functions of the filter's state.
 
-    `fused(norm_act, x, (bias, t, time_map), *tensors)`, where a route has it, is norm → activation → convolution → time term in one.
+    `fused(norm_act, x, (bias, t, time_map), *tensors)`, where a route has it, is norm → activation → convolution → time term in one;
+    `along` is what it knows of how its taps move with σ.
     """
 
     route: str
     tensors: tuple[Tensor, ...]
     linear: Callable[..., Tensor]
     fused: Callable[..., Tensor] | None = None
+    along: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -178,7 +180,7 @@ def native_operator(kernel: JetKernel, geometry: Geometry) -> Operator:
         tensors = (x, norm.weight, norm.bias, alpha, rows, cols, bias, t, time_map)
         return native_conv(*tensors, along=along, groups=norm.num_groups, eps=norm.eps, activation=before.activation, stride=stride)
 
-    return Operator("native", (kernel.alpha, kernel.rows, kernel.cols), convolve, fused)
+    return Operator("native", (kernel.alpha, kernel.rows, kernel.cols), convolve, fused, along)
 
 
 def dense_operator(kernel: Kernel, geometry: Geometry) -> Operator:

@@ -31,6 +31,9 @@ def draw_model(description: Description, target: Path, *, title: str = "", subti
     Returns:
         The file.
 
+    Raises:
+        ConfigError: the name of the file does not end as a picture does.
+
     Examples:
         >>> from pathlib import Path
         >>> from continua.models import describe_model, draw_model

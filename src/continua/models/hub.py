@@ -153,6 +153,9 @@ def hub_card(net: "Network", repo_id: str, **given: Any) -> str:
     Returns:
         The card as Markdown, with the hub's front matter.
 
+    Raises:
+        ConfigError: an unknown key of `model_card_kwargs`.
+
     Examples:
         >>> import continua as ct
         >>> from continua.models import hub_card

@@ -229,6 +229,9 @@ def upgrade_options(name: str, options: Options) -> Json:
     Returns:
         Options that the model takes.
 
+    Raises:
+        ConfigError: options of an earlier version that belong to another model now, which the message names.
+
     Examples:
         >>> from continua.models import upgrade_options
         >>> upgrade_options("dcn_ode", {"channels": [8, 16]})["channels"]

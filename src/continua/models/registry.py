@@ -84,6 +84,9 @@ def register_model(
     Returns:
         The decorator.
 
+    Raises:
+        ConfigError: the name is registered already.
+
     Examples:
         >>> from continua.models import register_model
         >>> @register_model(config=MyConfig)  # doctest: +SKIP

@@ -66,6 +66,12 @@ class NormArguments(ctypes.Structure):
     )
 
 
+class FieldArguments(ctypes.Structure):
+    """One call of two convolutions and a last norm, or of their vector–Jacobian product."""
+
+    _fields_ = [("first", ConvArguments), ("second", ConvArguments), ("last", NormArguments)]
+
+
 class CombineArguments(ctypes.Structure):
     """One weighted sum of tensors."""
 
@@ -78,7 +84,7 @@ class ErrorArguments(ctypes.Structure):
     _fields_ = _fields("int: dtype parts threads unused, long: count, double: rtol atol, pointer: error y0 y1 sums", _KINDS)
 
 
-ENTRIES = ("norm_act_conv", "norm_act_conv_vjp", "norm_act", "norm_act_vjp", "combine", "error_sums")
+ENTRIES = ("norm_act_conv", "norm_act_conv_vjp", "norm_act", "norm_act_vjp", "combine", "error_sums", "field", "field_vjp")
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,8 @@ class Library:
     norm_act_vjp: Callable[[object], None]
     combine: Callable[[object], None]
     error_sums: Callable[[object], None]
+    field: Callable[[object], None]
+    field_vjp: Callable[[object], None]
 
 
 @dataclass(frozen=True)

@@ -59,10 +59,21 @@ def native_conv(
         alpha: (basis, in, out), or (batch, basis, in, out) where each sample has its own; basis functions as `jet_orders` lists them.
         rows, cols: (order + 1, taps), or (batch, order + 1, taps); zeros lie around the map.
         bias: (out)
-        t: 0-d or (batch,), and `time_map` (out, out height, out width): what t multiplies.
+        t: 0-d or (batch,), the time.
+        time_map: (out, out height, out width), what t multiplies.
         along: like `cols`, of length 1: the direction in which `cols` moves, where all its taps follow from one number such as σ. Their
             gradient then comes as its component along it, which is all that can reach that number, and costs less.
         groups: of the norm; 0 for none.
+        eps: added to the variance of the norm.
+        activation: the name of an activation, "identity" for none.
+        stride: of the convolution.
+
+    Returns:
+        (batch, out, out height, out width)
+
+    Examples:
+        >>> from continua.native import native_conv
+        >>> native_conv(x, None, None, alpha, rows, cols)  # doctest: +SKIP
     """
     tensors, options = (x, gamma, beta, alpha, rows, cols, bias, t, time_map), (groups, eps, activation, stride)
     if not torch.compiler.is_compiling() and is_transforming():
@@ -138,7 +149,8 @@ def _check_kernel(x: Tensor, alpha: Tensor, rows: Tensor, cols: Tensor, stride: 
         _check(own.shape[0] == x.shape[0], f"{x.shape[0]} samples, and {own.shape[0]} kernels")
 
 
-def _output(x: Tensor, out: int, stride: int) -> Tensor:
+def output_like(x: Tensor, out: int, stride: int) -> Tensor:
+    """Memory for a map of `out` channels, laid out as x is."""
     height, width = ((size - 1) // stride + 1 for size in x.shape[2:])
     last = x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
     form = torch.channels_last if last else torch.contiguous_format
@@ -151,7 +163,7 @@ def _in_order(value: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     return value.to(dtype).contiguous()
 
 
-class _Call:
+class ConvCall:
     """The arguments of one call of `norm_act_conv`, and the tensors they point to, held alive and in the form the kernels read."""
 
     def __init__(self, inputs: Sequence[Tensor | None], groups: int, eps: float, activation: str, stride: int) -> None:
@@ -197,8 +209,8 @@ class _Call:
 
 def _conv(*arguments: Any) -> tuple[Tensor, Tensor]:
     inputs, (groups, eps, activation, stride) = arguments[: len(MAPS)], arguments[len(MAPS) :]
-    call = _Call(inputs, groups, eps, activation, stride)
-    y = _output(inputs[0], inputs[3].shape[-1], stride)
+    call = ConvCall(inputs, groups, eps, activation, stride)
+    y = output_like(inputs[0], inputs[3].shape[-1], stride)
     kept = y.new_empty(0) if inputs[-1] is None else torch.empty_like(y)
     call.op.y, call.op.y_strides, call.op.y_along = y.data_ptr(), MapStrides.of(y), kept.data_ptr()
     if y.numel():
@@ -208,7 +220,7 @@ def _conv(*arguments: Any) -> tuple[Tensor, Tensor]:
 
 def _conv_vjp(gy: Tensor, kept: Tensor, wanted: Sequence[bool], *arguments: Any) -> list[Tensor]:
     inputs, (groups, eps, activation, stride) = arguments[: len(MAPS)], arguments[len(MAPS) :]
-    call = _Call(inputs, groups, eps, activation, stride)
+    call = ConvCall(inputs, groups, eps, activation, stride)
     x, op, direction = call.x, call.op, call.tensors["along"]
     _check(gy.dtype == x.dtype, f"the gradient is {gy.dtype}, the map {x.dtype}")
     asked = [name for name, want in zip(MAPS, wanted, strict=True) if want]
@@ -238,7 +250,8 @@ def _conv_vjp(gy: Tensor, kept: Tensor, wanted: Sequence[bool], *arguments: Any)
     return [_like(made if want else {}, name, value, x) for name, value, want in zip(MAPS, inputs, wanted, strict=True)]
 
 
-def _norm_call(x: Tensor, gamma: Tensor | None, beta: Tensor | None, groups: int, eps: float, activation: str) -> tuple[NormArguments, Any]:
+def norm_call(x: Tensor, gamma: Tensor | None, beta: Tensor | None, groups: int, eps: float, activation: str) -> tuple[NormArguments, Any]:
+    """The arguments of one call of `norm_act`, and the tensors they point to."""
     _check_map(x, gamma, beta, groups, activation)
     _check(groups > 0, "a group norm has at least one group")
     held = [None if value is None else value.to(x.dtype).contiguous() for value in (gamma, beta)]
@@ -261,7 +274,7 @@ def _norm_call(x: Tensor, gamma: Tensor | None, beta: Tensor | None, groups: int
 
 
 def _norm(x: Tensor, gamma: Tensor | None, beta: Tensor | None, groups: int, eps: float, activation: str) -> tuple[Tensor, Tensor]:
-    op, _held = _norm_call(x, gamma, beta, groups, eps, activation)
+    op, _held = norm_call(x, gamma, beta, groups, eps, activation)
     y = torch.empty_like(x)
     op.y, op.y_strides = y.data_ptr(), MapStrides.of(y)
     if y.numel():
@@ -271,7 +284,7 @@ def _norm(x: Tensor, gamma: Tensor | None, beta: Tensor | None, groups: int, eps
 
 def _norm_vjp(gy: Tensor, kept: Tensor, wanted: Sequence[bool], *arguments: Any) -> list[Tensor]:
     x, gamma, beta, groups, eps, activation = arguments
-    op, held = _norm_call(x, gamma, beta, groups, eps, activation)
+    op, held = norm_call(x, gamma, beta, groups, eps, activation)
     made = {name: torch.zeros_like(value) for name, value, want in zip(MAPS[1:3], held, wanted[1:], strict=True) if want}
     for name, value in made.items():
         setattr(op, f"g_{name}", value.data_ptr())
@@ -298,7 +311,7 @@ def _like(made: dict[str, Tensor], name: str, value: Tensor | None, x: Tensor) -
 
 
 def _fake_conv(*arguments: Any) -> tuple[Tensor, Tensor]:
-    y = _output(arguments[0], arguments[3].shape[-1], arguments[-1])
+    y = output_like(arguments[0], arguments[3].shape[-1], arguments[-1])
     return y, y.new_empty(0) if arguments[len(MAPS) - 1] is None else torch.empty_like(y)
 
 

@@ -35,8 +35,10 @@ def native_combine(base: Tensor | None, weights: Sequence[float], terms: Sequenc
         >>> from continua.native import native_combine
         >>> total = native_combine(torch.ones(4), [0.5], [torch.ones(4)])
     """
+    if torch.compiler.is_compiling() or terms[0].numel() < FEWEST or len(terms) > MOST_TERMS:
+        return None
     library = _library_for(terms[0] if base is None else base, *terms)
-    if library is None or len(terms) > MOST_TERMS:
+    if library is None:
         return None
     out = torch.empty_like(terms[0])
     pointers = (ctypes.c_void_p * len(terms))(*(term.data_ptr() for term in terms))
@@ -91,7 +93,7 @@ def native_error_rms(error: Tensor, y0: Tensor, y1: Tensor, rtol: float, atol: f
         >>> from continua.native import native_error_rms
         >>> r = native_error_rms(torch.ones(4), torch.ones(4), torch.ones(4), 1e-3, 1e-3)
     """
-    library = _library_for(error, y0, y1)
+    library = None if error.numel() < FEWEST else _library_for(error, y0, y1)
     if library is None:
         return None
     sums = torch.empty(PARTS, dtype=torch.float64)

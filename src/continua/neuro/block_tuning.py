@@ -78,6 +78,9 @@ def survey(
     Returns:
         One `BlockTuning` for each block, first to last.
 
+    Raises:
+        ConfigError: too few orientations, frequencies or phases.
+
     Examples:
         >>> from continua import create_model
         >>> from continua.neuro import Screen, survey
@@ -149,6 +152,9 @@ def rescaled_block(net: Network, block: int, factor: float) -> Network:
 
     Returns:
         The copy.
+
+    Raises:
+        ConfigError: the block has no N-jets, or the factor is not positive.
 
     Examples:
         >>> from continua import create_model

@@ -80,6 +80,9 @@ def units(
     Returns:
         A function from stimuli to responses (batch, units).
 
+    Raises:
+        ConfigError: an unknown place or block, or a time of the stem.
+
     Examples:
         >>> import continua as ct
         >>> from continua.neuro import units

@@ -90,6 +90,9 @@ def published(measure: str) -> list[Published]:
     Returns:
         Statements with their sources; `population(...).figure(beside=published(...))` draws the numbers among them.
 
+    Raises:
+        ConfigError: an unknown measure.
+
     Examples:
         >>> from continua.neuro import published
         >>> [entry.typical for entry in published("surround_suppression")]

@@ -102,10 +102,14 @@ def tuning(
         parameter: "orientation", "frequency", "size" or "contrast".
         values: Those of the parameter, in its unit.
         phases: How many phases of a cycle; at least 3 tell F1 from F0.
+        batch_size: How many stimuli are shown at once.
         fixed: Other parameters of `grating`: frequency=2.0, orientation=45.0, size=3.0, …
 
     Returns:
         The curve: responses of all units to each value.
+
+    Raises:
+        ConfigError: fewer than three phases.
 
     Examples:
         >>> import torch
@@ -151,6 +155,9 @@ def film_tuning(
 
     Returns:
         The curve.
+
+    Raises:
+        ConfigError: the gratings do not drift.
 
     Examples:
         >>> import torch

@@ -188,6 +188,9 @@ def fit(curve: TuningCurve, model: str | None = None) -> Fit:
     Returns:
         Parameters of each unit, and how well they fit.
 
+    Raises:
+        ConfigError: an unknown model of a curve, or fewer points than it has parameters.
+
     Examples:
         >>> from continua.neuro import fit
         >>> fit(curve).r2  # doctest: +SKIP
@@ -319,6 +322,9 @@ def population(values: "Sequence[float] | np.ndarray", name: str = "value") -> P
 
     Returns:
         Median, quartiles and histogram.
+
+    Raises:
+        ConfigError: fewer than two units have a positive, finite number.
 
     Examples:
         >>> from continua.neuro import population

@@ -239,6 +239,9 @@ def moving_occluder(
     Returns:
         A film.
 
+    Raises:
+        ConfigError: film and screen have different sizes.
+
     Examples:
         >>> from continua.neuro import Screen, drifting_grating, frame_times, moving_occluder
         >>> screen = Screen(32, 32, 0.1)

@@ -188,6 +188,9 @@ def frame_times(duration: float, frame: float = 10.0, start: float = 0.0) -> lis
     Returns:
         Times in ms.
 
+    Raises:
+        ConfigError: a duration or frame that is not positive.
+
     Examples:
         >>> from continua.neuro import frame_times
         >>> frame_times(20.0, frame=10.0)
@@ -256,6 +259,9 @@ def contrast_steps(
 
     Returns:
         A film.
+
+    Raises:
+        ConfigError: not as many durations as contrasts.
 
     Examples:
         >>> from continua.neuro import Screen, contrast_steps, grating

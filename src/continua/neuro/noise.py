@@ -36,6 +36,9 @@ def white_noise(
     Returns:
         Stimuli.
 
+    Raises:
+        ConfigError: an unknown kind.
+
     Examples:
         >>> from continua.neuro import Screen, white_noise
         >>> noise = white_noise(Screen(32, 32, 0.1), 4, seed=0)
@@ -65,6 +68,9 @@ def sparse_noise(screen: Screen, count: int, *, seed: int, spots: int = 1, check
 
     Returns:
         Stimuli.
+
+    Raises:
+        ConfigError: more spots than checks, or none.
 
     Examples:
         >>> from continua.neuro import Screen, sparse_noise
@@ -144,6 +150,9 @@ def random_dots(
 
     Returns:
         A film.
+
+    Raises:
+        ConfigError: coherence, number of dots or lifetime out of range.
 
     Examples:
         >>> from continua.neuro import Screen, frame_times, random_dots

@@ -129,12 +129,16 @@ def linear_predictivity(
         features: The model's responses (stimuli, units), later axes flattened.
         recordings: Of the same stimuli in the same order.
         method: "ridge", its penalty chosen within each training part for each neuron (leave-one-out), or "pls" with `components`.
+        components: How many of them for "pls".
         folds: Into how many parts the stimuli are dealt; each is predicted from the others.
         seed: Of the dealing and the bootstrap.
         resamples: Bootstrap samples of neurons for the interval.
 
     Returns:
         Correlation of each neuron, its noise ceiling and intervals.
+
+    Raises:
+        ConfigError: other stimuli than recorded, too few for the folds, or recordings that are missing or never vary.
 
     Examples:
         >>> from continua.neuro import linear_predictivity

@@ -57,6 +57,9 @@ def gradient_field(responses: Responses, stimulus: Float[Tensor, "1 channels hei
     Returns:
         A map for each unit.
 
+    Raises:
+        ConfigError: more than one stimulus, or responses without a gradient.
+
     Examples:
         >>> from continua.neuro import Screen, gradient_field
         >>> fields = gradient_field(lambda x: x.flatten(1)[:, :3], Screen(8, 8, 0.1).grey())
@@ -92,6 +95,9 @@ def spike_triggered_average(
 
     Returns:
         A map for each unit.
+
+    Raises:
+        ConfigError: fewer than two stimuli.
 
     Examples:
         >>> from continua.neuro import Screen, spike_triggered_average, white_noise

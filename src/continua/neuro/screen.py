@@ -177,6 +177,9 @@ def to_images(
     Returns:
         Images.
 
+    Raises:
+        ConfigError: the stimuli are not grey and have another number of channels.
+
     Examples:
         >>> from continua.neuro import Screen, grating, to_images
         >>> images = to_images(grating(Screen(32, 32, 0.1)), channels=3)

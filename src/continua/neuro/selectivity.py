@@ -134,6 +134,9 @@ def octaves(curve: TuningCurve) -> np.ndarray:
     Returns:
         One number for each unit.
 
+    Raises:
+        ConfigError: the curve is not over frequency.
+
     Examples:
         >>> from continua.neuro import octaves
         >>> octaves(curve)  # doctest: +SKIP
@@ -185,6 +188,9 @@ def peak_frequency(curve: TuningCurve) -> np.ndarray:
 
     Returns:
         (units,); NaN for a unit that does not respond.
+
+    Raises:
+        ConfigError: the curve is not over frequency.
 
     Examples:
         >>> from continua import create_model

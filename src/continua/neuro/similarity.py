@@ -60,6 +60,9 @@ def dissimilarity(responses: Array, distance: Distance = "correlation") -> Dissi
     Returns:
         A symmetric matrix over stimuli.
 
+    Raises:
+        ConfigError: an unknown distance.
+
     Examples:
         >>> import numpy as np
         >>> from continua.neuro import dissimilarity
@@ -146,6 +149,9 @@ def rsa(
     Returns:
         The score with its interval, and the noise ceiling where there are several subjects.
 
+    Raises:
+        ConfigError: the two have different numbers of stimuli.
+
     Examples:
         >>> import numpy as np
         >>> from continua.neuro import rsa
@@ -184,6 +190,9 @@ def noise_ceiling(subjects: Sequence[Dissimilarity], by: Likeness = "spearman") 
     Returns:
         The lower and upper bound.
 
+    Raises:
+        ConfigError: fewer than two subjects.
+
     Examples:
         >>> from continua.neuro import noise_ceiling
         >>> noise_ceiling(matrices)  # doctest: +SKIP
@@ -215,6 +224,9 @@ def linear_cka(one: Array, other: Array) -> float:
 
     Returns:
         Between 0 and 1.
+
+    Raises:
+        ConfigError: the two have different numbers of stimuli.
 
     Examples:
         >>> import numpy as np

@@ -1,6 +1,9 @@
 """Questions asked of the input of a solve before any work: states, end times, asked times."""
 
 from collections.abc import Sequence
+from itertools import pairwise
+from math import isfinite
+from typing import TypeGuard
 
 import torch
 from torch import Tensor
@@ -38,11 +41,15 @@ def end_times(t0: "float | Tensor", t1: "float | Tensor", y0: State) -> tuple[Ti
     A graph cannot look at a number in a tensor: under `torch.compile` it stays there, unchecked.
     """
     start, end = (_one_time(name, value, y0) for name, value in (("t0", t0), ("t1", t1)))
-    if not torch.compiler.is_compiling() and not all(bool(torch.isfinite(torch.as_tensor(value)).all()) for value in (start, end)):
+    if not torch.compiler.is_compiling() and not all(_is_finite(value) for value in (start, end)):
         raise ConfigError(f"t0 = {t0}, t1 = {t1}; times must be finite")
     if any(isinstance(value, Tensor) and value.ndim for value in (start, end)):
         return per_sample(start, y0), per_sample(end, y0)
     return start, end
+
+
+def _is_finite(time: Time) -> bool:
+    return bool(torch.isfinite(time).all()) if isinstance(time, Tensor) else isfinite(time)
 
 
 def _one_time(name: str, value: "float | Tensor", y0: State) -> Time:
@@ -62,6 +69,8 @@ def check_times(save_at: "Sequence[float] | Tensor | None", t0: Time, t1: Time, 
     """Asked times: a list for the batch, or (time, batch) in float64; inside the interval and in its order."""
     if save_at is None:
         return None
+    if not torch.compiler.is_compiling() and _are_in_order(save_at, t0, t1):
+        return list(save_at)
     try:
         times = (save_at.cpu() if isinstance(save_at, Tensor) else torch.as_tensor(save_at, dtype=torch.float64)).detach().double()
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
@@ -86,6 +95,16 @@ def check_times(save_at: "Sequence[float] | Tensor | None", t0: Time, t1: Time, 
     if isinstance(t1, Tensor):
         return wide.expand(-1, batch).to(t1.device, t1.dtype)
     return wide.flatten().tolist()
+
+
+def _are_in_order(times: object, t0: Time, t1: Time) -> "TypeGuard[list[float]]":
+    """Whether these are plain numbers inside the interval and in its order: most are, and numbers are quickly looked at."""
+    if not isinstance(times, list) or not times or isinstance(t0, Tensor) or isinstance(t1, Tensor):
+        return False
+    if not all(type(time) is float for time in times):
+        return False
+    pairs = pairwise([t0, *times, t1])
+    return all(a <= b for a, b in pairs) if t0 <= t1 else all(a >= b for a, b in pairs)
 
 
 def per_sample(time: Time, y0: State) -> Tensor:

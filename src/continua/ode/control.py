@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from math import isfinite
+from math import copysign, inf, isfinite, isnan
 from typing import Literal
 
 import torch
@@ -135,6 +135,32 @@ class NextStep:
         self.least = None if control.min_step is None else control.min_step / unit
         self.most = None if control.max_step is None else control.max_step / unit
 
+    def of_batch(self, h: float, ratio: float, accept: bool) -> float:
+        """The same law where one step serves the whole batch, in numbers: a dozen operations on tensors of one number would cost more."""
+        c, k = self.control, self.k
+        factor = c.safety * _power(max(ratio, TINY), -((c.alpha or 0.0) if accept else 1.0) / k)
+        if accept and c.beta:
+            factor *= _power(float(self.previous), c.beta / k)
+        if accept and c.gamma:
+            factor *= _power(float(self.before), -c.gamma / k)
+        lower, upper = (c.accept_factor_min or 0.0, c.factor_max) if accept else (c.factor_min, 1.0)
+        if c.hold_after_rejection and self.rejected:
+            upper = 1.0
+        if accept:
+            self.before, self.previous = self.previous, max(ratio, 1e-4)
+        self.rejected = not accept
+        return self.bounded_of_batch(h * min(max(0.0 if isnan(factor) else factor, lower), upper))
+
+    def bounded_of_batch(self, h: float) -> float:
+        """`bounded`, in numbers."""
+        if self.least is None and self.most is None:
+            return h
+        return copysign(min(max(abs(h), self.least or 0.0), inf if self.most is None else self.most), h)
+
+    def accepts_of_batch(self, h: float, ratio: float) -> bool:
+        """`accepts`, in numbers."""
+        return ratio <= 1.0 or (self.least is not None and isfinite(ratio) and abs(h) <= self.least * (1 + 1e-9))
+
     def __call__(self, h: Tensor, ratio: Tensor, accept: Tensor) -> Tensor:
         c = self.control
 
@@ -175,3 +201,11 @@ class NextStep:
             self.previous, self.rejected = self.previous[rows], self.rejected[rows]
         if isinstance(self.before, Tensor):
             self.before = self.before[rows]
+
+
+def _power(base: float, exponent: float) -> float:
+    """As tensors have it: what is too large for a number is infinite."""
+    try:
+        return base**exponent
+    except OverflowError:
+        return inf

@@ -44,7 +44,20 @@ def stage_slopes(tableau: Tableau, theta: Fraction) -> list[Fraction]:
 
 
 def between(tableau: Tableau, step: Step, theta: Time) -> State:
-    """The state at a fraction θ of a step: one fraction, or one per row of the step."""
+    """The state within a step, by the method's interpolant.
+
+    Args:
+        tableau: the method that took the step.
+        step: an accepted step, with its stages.
+        theta: the fraction of the step, 0 to 1: one, or one per row of the step.
+
+    Returns:
+        One tensor for each part of the state.
+
+    Examples:
+        >>> from continua.ode import between, find_method
+        >>> between(find_method("dopri5"), step, 0.5)  # halfway  # doctest: +SKIP
+    """
     if not isinstance(theta, Tensor):
         return combine(step.y0, step.h, stage_weights(tableau, theta), step.stages)
     scaled = [weight * step.h for weight in stage_weights(tableau, theta)]

@@ -1,6 +1,8 @@
 """The error of a step relative to the tolerances, and the first step that they suggest."""
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from math import copysign, isnan, nan
 from typing import TYPE_CHECKING
 
 import torch
@@ -61,7 +63,7 @@ def first_step(integration: "Integration", f0: State, per_sample: bool) -> Tenso
     p, n, unit = integration, integration.measured, integration.unit
     span = torch.as_tensor(p.t1 - p.t0, dtype=widest(p.rate.device), device=p.rate.device)
     y0 = p.y0[:n]
-    scales = [part.abs().mul_(tolerance_of(p.config.rtol, i, part)).add_(tolerance_of(p.config.atol, i, part)) for i, part in enumerate(y0)]
+    scales = _scales(p, y0)
     d0 = rms([y / s for y, s in zip(y0, scales, strict=True)], per_sample)
     d1 = rms([f / s for f, s in zip(f0, scales, strict=False)], per_sample) / unit
     h0 = torch.where((d0 < 1e-5) | (d1 < 1e-5), 1e-6, 0.01 * d0 / d1.clamp(min=TINY)).minimum(span.abs() * unit)
@@ -79,6 +81,41 @@ def first_step(integration: "Integration", f0: State, per_sample: bool) -> Tenso
     # A non-finite rate of change gives no step: any will do, the loop then finds and names the sample.
     size = torch.minimum(100 * h0, h1).minimum(span.abs() * unit).nan_to_num(nan=1e-6) / unit
     return size.detach()  # forward mode knows no `no_grad`
+
+
+@torch.no_grad()
+def first_step_of_batch(integration: "Integration", f0: State) -> float:
+    """`first_step` for an interval that the batch shares, in numbers."""
+    p, unit, order = integration, integration.unit, integration.stepper.order
+    t0, t1 = float(p.t0), float(p.t1)
+    longest, y0 = abs(t1 - t0) * unit, p.y0[: p.measured]
+    scales = _scales(p, y0)
+    d0 = _rms_number([y / s for y, s in zip(y0, scales, strict=True)])
+    d1 = _rms_number([f / s for f, s in zip(f0, scales, strict=False)]) / unit
+    h0 = min(1e-6 if d0 < 1e-5 or d1 < 1e-5 else 0.01 * d0 / max(d1, TINY), longest)
+    signed = copysign(h0, t1 - t0) / unit
+    f1 = p.rate(t1 if signed == t1 - t0 else t0 + signed, combine(p.y0, signed, [1.0], [f0]))
+    d2 = _rms_number([(b - a) / s for a, b, s in zip(f0, f1, scales, strict=False)]) / unit / max(h0, TINY)
+    steepest = _largest([d1, d2])
+    h1 = max(1e-6, 1e-3 * h0) if steepest <= 1e-15 else (0.01 / steepest) ** (1 / order)
+    # A non-finite rate of change gives no step: any will do, the loop then finds and names the sample.
+    return (1e-6 if isnan(h0) or isnan(h1) else min(100 * h0, h1, longest)) / unit
+
+
+def _scales(p: "Integration", y0: State) -> list[Tensor]:
+    """atol + rtol |y| of every part."""
+    rtol, atol = p.config.rtol, p.config.atol
+    return [part.abs().mul_(tolerance_of(rtol, i, part)).add_(tolerance_of(atol, i, part)) for i, part in enumerate(y0)]
+
+
+def _rms_number(parts: Sequence[Tensor]) -> float:
+    """`rms` of a batch as a number."""
+    wide = [part if part.dtype in (torch.float32, torch.float64) else part.float() for part in parts]
+    return _largest([float(torch.linalg.vector_norm(part)) / max(part.numel(), 1) ** 0.5 for part in wide])
+
+
+def _largest(numbers: list[float]) -> float:
+    return nan if any(map(isnan, numbers)) else max(numbers)
 
 
 def rms(parts: Sequence[Tensor], per_sample: bool) -> Tensor:
@@ -109,9 +146,14 @@ def error_ratio(error: State, y0: State, y1: State, rtol: Tolerance, atol: Toler
         scale = before.abs()
         torch.maximum(scale, after.abs(), out=scale)
         scale = scale if scale.dtype in (torch.float32, torch.float64) else scale.float()
-        torch.add(torch.tensor(min(atol, LARGEST), dtype=scale.dtype), scale, alpha=min(rtol, LARGEST), out=scale)
+        torch.add(_constant(min(atol, LARGEST), scale.dtype), scale, alpha=min(rtol, LARGEST), out=scale)
         scaled.append(torch.div(e, scale, out=scale))
     return rms(scaled, per_sample)
+
+
+@lru_cache(maxsize=64)
+def _constant(value: float, dtype: torch.dtype) -> Tensor:
+    return torch.tensor(value, dtype=dtype, device="cpu")
 
 
 def unfused_error_ratio(error: State, y0: State, y1: State, rtol: Tolerance, atol: Tolerance, per_sample: bool) -> Tensor:

@@ -72,6 +72,9 @@ def steady_state(tolerance: float = 1e-3) -> Event:
     Returns:
         An event for `solve(..., event=...)`.
 
+    Raises:
+        ConfigError: `tolerance` is not positive.
+
     Examples:
         >>> import torch
         >>> import continua as ct

@@ -7,7 +7,7 @@ cost and `status` how each sample fared. How the solve is differentiated is the 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from math import copysign, inf, ulp
+from math import copysign, inf, isfinite, ulp
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from continua.ode.control import NextStep
 from continua.ode.dense import DenseOutput, Saver
-from continua.ode.error import error_ratio, first_step, rms
+from continua.ode.error import error_ratio, first_step_of_batch, rms
 from continua.ode.rate import Rate, hidden_leaves, probe, refuse_hidden, sees_no_numbers
 from continua.ode.solution import Solution, State, Stats, Status, StepLog, Time, detached, failure
 from continua.ode.stepper import Attempt, Step, Stepper
@@ -279,10 +279,10 @@ class BatchSteps(AcceptedSteps):
             last = t_next == stop.end  # also when t + h happens to round to it
             p.rate.on_step(int(self.stats.accepted), False)
             attempt = p.stepper.step(p.rate, t, t_next, self.y, first)
-            ratio = p.ratio(attempt, self.y, per_sample=False).cpu()
-            accept = choose.accepts(t_next - t, ratio)
-            self._note(t, t_next - t, float(ratio), bool(accept))
-            h = float(choose(torch.tensor(t_next - t, dtype=torch.float64), ratio, accept))
+            ratio = float(p.ratio(attempt, self.y, per_sample=False))
+            accept = choose.accepts_of_batch(t_next - t, ratio)
+            self._note(t, t_next - t, ratio, accept)
+            h = choose.of_batch(t_next - t, ratio, accept)
             if not accept:
                 first = attempt.stages[0] if p.stepper.starts_with_rate else first
                 if self._hopeless(attempt, ratio, t, t1, h, smallest):
@@ -303,14 +303,13 @@ class BatchSteps(AcceptedSteps):
     def _first_step(self, first: State, choose: NextStep) -> float:
         p = self.integration
         given = p.config.control.first_step
-        size = first_step(p, first, per_sample=False) if given is None else torch.tensor(given / p.unit, dtype=torch.float64)
-        size = choose.bounded(size).item()
+        size = choose.bounded_of_batch(first_step_of_batch(p, first) if given is None else given / p.unit)
         return size if p.t1 > p.t0 else -size
 
-    def _hopeless(self, attempt: Attempt, ratio: Tensor, t: float, t1: float, h: float, smallest: float) -> bool:
+    def _hopeless(self, attempt: Attempt, ratio: float, t: float, t1: float, h: float, smallest: float) -> bool:
         """Whether no shorter step can help after a rejected one."""
         self._suspects = []
-        if not bool(torch.isfinite(ratio)):
+        if not isfinite(ratio):
             # A shorter step may save an undefined trial, within reason; nothing saves an undefined rate of change here.
             hopeless = not_finite(attempt.stages[0])
             self._suspects = hopeless or not_finite((*attempt.y1, *attempt.stages[-1]))

@@ -114,7 +114,7 @@ class Rate:
         if isinstance(t, Tensor):
             time = t.to(self.time_dtype)
         else:
-            time = torch.tensor(t, dtype=self.time_dtype, device=self.device)
+            time = torch.scalar_tensor(t, dtype=self.time_dtype, device=self.device)
         if self._autocast is None and not torch.is_autocast_enabled(self.device.type):
             out = self.f(time, y[0] if self.single else y)
         else:
@@ -254,7 +254,24 @@ def refuse_hidden(hidden: list[Tensor], gradient: str) -> None:
 
 
 def with_graph_size(rate: Rate, t: Time, y: State, params: State) -> tuple[State, int]:
-    """f(t, y) with its graph, and the bytes of the tensors that the graph holds for backward, without the parameters."""
+    """f(t, y) with its graph, and how much memory the graph takes.
+
+    Args:
+        rate: f(t, y), of a state that is a tuple.
+        t: the time.
+        y: the state.
+        params: the parameters of f, which are not counted.
+
+    Returns:
+        f(t, y), and the bytes of the tensors that are held for backward.
+
+    Examples:
+        >>> import torch
+        >>> from continua.ode import with_graph_size
+        >>> y = torch.ones(100, requires_grad=True)
+        >>> with_graph_size(lambda t, y: (y[0].exp(),), 0.0, (y,), ())[1]  # exp keeps its result
+        400
+    """
     sizes: dict[int, int] = {}
 
     def note(tensor: Tensor) -> Tensor:
@@ -273,14 +290,44 @@ def _random_state(device: torch.device) -> Tensor:
 
 
 def hidden_leaves(k: State, given: State) -> list[Tensor]:
-    """Leaves of k's graph that are neither the state nor parameters, nor reached only through those."""
+    """Leaves of k's graph that are neither the state nor parameters, nor reached only through those.
+
+    Args:
+        k: what f returned, with its graph.
+        given: the state and the parameters that f was given.
+
+    Returns:
+        The other tensors that would get a gradient.
+
+    Examples:
+        >>> import torch
+        >>> from continua.ode import hidden_leaves
+        >>> y, rate = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+        >>> hidden_leaves((rate * y,), (y,))[0] is rate
+        True
+    """
     known = {id(tensor) for tensor in given}
     leaves = (getattr(node, "variable", None) for node in graph_nodes(k, stop_at=given))
     return [leaf for leaf in leaves if leaf is not None and id(leaf) not in known]
 
 
 def graph_nodes(outputs: State, stop_at: State = ()) -> Iterator[Node]:
-    """Every node of a graph once, without what only leads to the tensors `stop_at`."""
+    """Every node of a graph once, without what only leads to the tensors `stop_at`.
+
+    Args:
+        outputs: tensors at the end of the graph.
+        stop_at: tensors behind which nothing is looked at.
+
+    Yields:
+        Autograd's nodes.
+
+    Examples:
+        >>> import torch
+        >>> from continua.ode import graph_nodes
+        >>> y = torch.ones(2, requires_grad=True)
+        >>> len(list(graph_nodes(((2 * y).exp(),))))  # exp, multiplication, and the leaf
+        3
+    """
     seen = {part.grad_fn for part in stop_at}
     queue = [part.grad_fn for part in outputs]
     while queue:

@@ -76,6 +76,10 @@ def solve(
     Returns:
         The solution: `y1` (the state at t1), `ys` and `ts` (at `save_at`), `stats` (evaluations and steps) and `status`.
 
+    Raises:
+        ConfigError: `t1` or another argument is missing or does not fit.
+        SolverError: the solve failed; `on_failure="status"` returns instead.
+
     Examples:
         >>> import torch
         >>> import continua as ct
@@ -104,10 +108,29 @@ def solve_with(
     event: "Event | Sequence[Event] | None" = None,
     each_step: "Callable[[Step], None] | None" = None,
 ) -> Solution:
-    """`solve` with its keywords in a `SolverConfig`. `each_step` is shown every accepted step; under `Direct`, with its graph.
+    """`solve` with its keywords in a `SolverConfig`.
 
     Under `torch.compile` and `torch.export`, fixed explicit steps become one graph: checks that look at numbers are left out, and
     `status` is empty. Other solves run outside the graph. Inside `torch.func` and forward mode, a checkpointed gradient is direct.
+
+    Args:
+        config: method, tolerances, steps, gradient.
+        f, y0, t0, t1, save_at, dense, params, event: as for `solve`.
+        each_step: called with every accepted step; under `Direct`, with its graph.
+
+    Returns:
+        The solution.
+
+    Raises:
+        ConfigError: f cannot be called as f(t, y), or the arguments do not fit.
+        SolverError: the solve failed.
+
+    Examples:
+        >>> import torch
+        >>> from continua.ode import SolverConfig, solve_with
+        >>> config = SolverConfig(method="rk4", steps=10)
+        >>> round(solve_with(config, lambda t, y: -y, torch.ones(1, 1), 0.0, 1.0).y1.item(), 4)
+        0.3679
     """
     options: dict[str, Any] = dict(save_at=save_at, dense=dense, params=params, events=as_events(event), each_step=each_step)
     if torch.compiler.is_compiling():

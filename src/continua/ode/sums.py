@@ -28,15 +28,21 @@ def combine(y: State | None, h: Time, weights: Sequence[float], stages: Sequence
     terms = [(weight, stage) for weight, stage in zip(weights, stages, strict=False) if weight != 0.0]
     if not terms:
         return y if y is not None else tuple(torch.zeros_like(part) for part in stages[0])
+    chosen = [stage for _, stage in terms]
+    if isinstance(h, Tensor):
+        return _scaled_by_samples(y, h, [weight for weight, _ in terms], chosen)
+    numbers = [h * weight for weight, _ in terms]
+    bases = [None] * len(chosen[0]) if y is None else y
+    return tuple([weighted_sum(base, numbers, column) for base, column in zip(bases, zip(*chosen, strict=True), strict=False)])
+
+
+def _scaled_by_samples(y: State | None, h: Tensor, weights: Sequence[float], stages: Sequence[State]) -> State:
+    """The same with a step of its own for each sample."""
     combined = []
-    for part in range(len(stages[0])):
-        base = None if y is None else y[part]
-        if isinstance(h, Tensor):
-            total = weighted_sum(None, [weight for weight, _ in terms], [stage[part] for _, stage in terms])
-            scale = broadcast_time(h, total).to(total.dtype)
-            combined.append(total * scale if base is None else torch.addcmul(base, total, scale))
-        else:
-            combined.append(weighted_sum(base, [h * weight for weight, _ in terms], [stage[part] for _, stage in terms]))
+    for part, column in enumerate(zip(*stages, strict=True)):
+        total = weighted_sum(None, weights, column)
+        scale = broadcast_time(h, total).to(total.dtype)
+        combined.append(total * scale if y is None else torch.addcmul(y[part], total, scale))
     return tuple(combined)
 
 
@@ -48,6 +54,10 @@ def weighted_sum(base: Tensor | None, weights: Sequence[float], terms: Sequence[
         for weight, term in zip(weights[1:], terms[1:], strict=True):
             total.add_(term, alpha=weight)
     return total
+
+
+LINKED = 1 << 18
+"""Numbers in a part of the state. Smaller ones stay in the processor's cache, and the handles cost more than the passes they save."""
 
 
 class StageSums:
@@ -93,9 +103,14 @@ class LinkedSums(StageSums):
 
 def stage_sums(tableau: Tableau, h: Time, y: State) -> StageSums:
     """The sums of a step: linked ones where that saves passes over memory."""
-    if isinstance(h, Tensor) or not torch.is_grad_enabled() or tableau.stages == 1 or not all(can_combine(part) for part in y):
+    if isinstance(h, Tensor) or not torch.is_grad_enabled() or tableau.stages == 1 or not all(worth_linking(part) for part in y):
         return StageSums(tableau, h, y)
     return LinkedSums(tableau, h, y)
+
+
+def worth_linking(part: Tensor) -> bool:
+    """Whether sums of parts like this one are taken by handles."""
+    return not torch.compiler.is_compiling() and part.numel() >= LINKED and can_combine(part)
 
 
 def _share(parts: State, weights: "dict[int | None, float]") -> "list[dict[int | None, Tensor]]":

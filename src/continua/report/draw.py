@@ -83,6 +83,9 @@ def draw_figure(figure: Figure | Maps, target: Path, *, on_page: bool = False) -
     Returns:
         The file.
 
+    Raises:
+        ConfigError: the name of the file does not end with a known format.
+
     Examples:
         >>> from pathlib import Path
         >>> from continua.report import Axis, Figure, Series, draw_figure
@@ -102,7 +105,20 @@ def draw_figure(figure: Figure | Maps, target: Path, *, on_page: bool = False) -
 
 
 def matplotlib_figure(figure: Figure | Maps, *, on_page: bool = False) -> "Canvas":
-    """The figure as one of matplotlib's, for notebooks and for one's own changes."""
+    """The figure as one of matplotlib's, for notebooks and for one's own changes.
+
+    Args:
+        figure: series or maps.
+        on_page: in the colours and sizes of the HTML page.
+
+    Returns:
+        A `matplotlib.figure.Figure`.
+
+    Examples:
+        >>> from continua.report import Axis, Figure, Series, matplotlib_figure
+        >>> figure = Figure("loss", "Training loss", Axis("epoch"), Axis("loss"), [Series("net", [1, 2], [2.0, 1.0])])
+        >>> matplotlib_figure(figure).savefig("loss.png")  # doctest: +SKIP
+    """
     from matplotlib import rc_context
 
     with rc_context(STYLE | (ON_PAGE if on_page else {})):

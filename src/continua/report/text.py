@@ -52,6 +52,9 @@ def draw_page(page: Page, folder: Path, formats: Sequence[str], *, anew: bool = 
     Returns:
         The files.
 
+    Raises:
+        ConfigError: an unknown format.
+
     Examples:
         >>> from continua.report import draw_page
         >>> draw_page(page, folder, ("png",))  # doctest: +SKIP

@@ -75,6 +75,9 @@ def reported_split(data: DataSet) -> str:
     Returns:
         The name of the split.
 
+    Raises:
+        ConfigError: the data have no images to report on.
+
     Examples:
         >>> from continua.data import load
         >>> from continua.runs import reported_split

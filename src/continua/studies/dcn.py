@@ -38,13 +38,15 @@ def fixed_steps(t1: float) -> dict[str, Any]:
     return dict(method="rk4", steps=round(t1 / STEP), gradient="direct")
 
 
-# The paper's own optimisation (SGD 0.1 with momentum 0.9, batches of 128 without the incomplete one, two drops of the rate, the last
-# weights) with the length that it gives to 52 images per class: 4,000 updates. Reduced are the widths and the solver's freedom.
+# The paper's own optimisation (SGD 0.1 with momentum 0.9, batches of 128 without the incomplete one, two drops of the rate at the same
+# shares of the length, the last weights). Reduced are the length, to a quarter of the 4,000 updates that the paper gives to 52 images per
+# class, the widths and the solver's freedom. `wide` reduces the solver's freedom alone.
 _BY_MODEL: Mapping[str, Mapping[str, Any]] = {
-    "odenet": dict(model_options=dict(solver=fixed_steps(1.0))),
+    "odenet": dict(model_options=dict(solver=fixed_steps(1.0)), channels_last=True),  # a quarter quicker so; the others are not
     "dcn_full": dict(model_options=dict(norm_groups="channels")),  # the authors' own, which the shared setting must not override
 }
-_LENGTH: Mapping[str, Any] = dict(per_class=52, epochs=1000)  # stretches the two drops from 40 and 70 to 400 and 700
+_LENGTH: Mapping[str, Any] = dict(per_class=52, epochs=250)  # moves the two drops from 40 and 70 to 100 and 175
+_LENGTHS: Mapping[int, float] = {8: 7.5, 16: 5.0, 32: 3.75, 52: 2.5}  # by images per class, times the recipe's 100 epochs
 DCN_CPU = Setting(
     seeds=8,
     threads=1,
@@ -53,7 +55,7 @@ DCN_CPU = Setting(
 )
 # Little data: the recipe itself says how long to train on how many images.
 LOOK: Mapping[str, Any] = dict(limit=1000, batch_size=250)
-SMALL_CPU = replace(DCN_CPU, change=dict(model_options=DCN_CPU.change["model_options"]), look=LOOK)
+SMALL_CPU = replace(DCN_CPU, change=dict(model_options=DCN_CPU.change["model_options"], length_by_per_class=_LENGTHS), look=LOOK)
 SMALL_WIDE = replace(SMALL_CPU, seeds=3, change=dict(model_options=dict(solver=fixed_steps(2.0))))
 SETTINGS: Mapping[str, Setting] = {
     "smoke": smoke(model_options=dict(channels=[4, 4, 8], stem_padding=1, solver=dict(method="rk4", steps=1, gradient="direct"))),

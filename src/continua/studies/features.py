@@ -32,7 +32,7 @@ FIGURE2: Mapping[str, tuple[float | None, float | None]] = {
 }
 STEPS, TRANSFER, TOLERANCE = find_question("steps"), find_question("transfer"), find_question("tolerance")
 
-# A quarter of the width, a tenth of the images.
+# A quarter of the width, a fifth of the images; long enough to get more than six images in ten right.
 SETTINGS: Mapping[str, Setting] = {
     "smoke": smoke(
         model_options=dict(width=8, norm_groups=4),
@@ -40,15 +40,16 @@ SETTINGS: Mapping[str, Setting] = {
         look=dict(data="digits", times=3, folds=2, cs=(0.1, 1.0), jobs=1, limit=60),
     ),
     "cpu": Setting(
-        seeds=1,
+        seeds=3,
         threads=1,
         change=dict(
             model_options=dict(width=64, norm_groups=8),  # 8 channels in a group, as with 256 in 32
-            per_class=250,
+            per_class=1000,
             epochs=12,
             batch_size=32,
             optimiser=dict(lr=0.025),
             schedule=dict(kind="cosine"),
+            channels_last=True,
         ),
         look=dict(limit=2000, jobs=1),
     ),

@@ -71,7 +71,7 @@ VALUES: Mapping[str, Mapping[Any, str]] = {
     "optimiser.clip_norm": {0.0: "nothing"},
 }
 # Of no weight for a result, or of another field's making.
-IGNORED = ("seed", "evaluation_batch_size", "test_every", "encoder", "model", "precision")
+IGNORED = ("seed", "evaluation_batch_size", "test_every", "encoder", "model", "precision", "channels_last")
 IGNORED_GROUPS = ("failure.", "length_by_per_class", "augmentation.pca_")
 
 

@@ -206,6 +206,10 @@ def sweep_trainer(name: str, *, on: str, jobs: int | None, runs: Path | None, ag
     Returns:
         A function for `reproduce(..., train=...)`.
 
+    Raises:
+        ContinuaError: runs failed twice.
+        SystemExit: a signal ended the sweep.
+
     Examples:
         >>> from continua.studies import sweep_trainer
         >>> sweep_trainer("table2a", on="local", jobs=2, runs=None, again="continua reproduce dcn/table2a")  # doctest: +SKIP

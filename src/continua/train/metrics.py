@@ -110,6 +110,8 @@ class Progress:
             self._bar = Bar(*columns, console=Console(stderr=True), refresh_per_second=4)
             self._bar.start()
             self._task = self._bar.add_task("training", total=self.epochs * self.batches, completed=self.done, now="")
+        if self.kind == "lines":  # what comes before, imports and the like, takes seconds
+            print(f"training begins: {self.batches} batches in each epoch", file=sys.stderr, flush=True)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -84,6 +84,9 @@ def features(
     Returns:
         Features, (points, images, features), with the names and times of the points.
 
+    Raises:
+        ConfigError: there are no images, or a file is to be written and `count` is missing.
+
     Examples:
         >>> import torch
         >>> import continua as ct

@@ -77,6 +77,9 @@ def masked(images: Tensor, size: int, zero: "Tensor | float" = 0.0) -> Tensor:
     Returns:
         A copy with the square.
 
+    Raises:
+        ConfigError: the mask is larger than the images.
+
     Examples:
         >>> import torch
         >>> from continua.analysis import masked
@@ -131,6 +134,9 @@ def pattern_completion(
 
     Returns:
         Accuracy by size, D(t) and the maps.
+
+    Raises:
+        ConfigError: there are no images.
 
     Examples:
         >>> import torch

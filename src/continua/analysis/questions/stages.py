@@ -98,6 +98,9 @@ def stages(model: Network, batches: Batches, *, drop: bool = True, advance: Call
     Returns:
         Norms, step sizes and weights by time-step and stage.
 
+    Raises:
+        ConfigError: there are no images.
+
     Examples:
         >>> import torch
         >>> import continua as ct

@@ -68,6 +68,9 @@ def steps(model: Network, batches: Batches, *, shown: int = 5, advance: Callable
     Returns:
         Evaluations and steps of each image in each block.
 
+    Raises:
+        ConfigError: there are no images.
+
     Examples:
         >>> import torch
         >>> import continua as ct

@@ -76,6 +76,9 @@ def tolerance(
     Returns:
         Accuracy, evaluations and time of each setting.
 
+    Raises:
+        ConfigError: the network has no ODE block.
+
     Examples:
         >>> import torch
         >>> import continua as ct

@@ -7,6 +7,7 @@ working.
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -107,8 +108,8 @@ def _check_times(t: object) -> Tensor:
         raise BadType(f"t has dtype {t.dtype}; expected floating point numbers (t.float())")
     if t.ndim != 1 or len(t) == 0:
         raise BadInput(f"t has shape {tuple(t.shape)}; it must be one dimensional, with at least one time")
-    gaps = t.detach().diff()
-    if not bool((gaps > 0).all() or (gaps < 0).all()):
+    times: list[float] = t.tolist()
+    if not (all(a < b for a, b in pairwise(times)) or all(a > b for a, b in pairwise(times))):
         raise BadInput("t must be strictly increasing or decreasing; remove repeated times, and sort it")
     return t
 

@@ -6,6 +6,7 @@ checkpointed gradient gives the same numbers in less memory.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -24,6 +25,7 @@ from continua.ode import Checkpoint, Direct, Gradient, Integration, Solution, So
 
 Change = Callable[[CompatIntegration], None]
 MOST_STEPS = 2**31 - 1
+UNASKED = StepControl(max_steps=MOST_STEPS)  # without options
 
 
 def integrate(problem: Problem) -> State:
@@ -48,7 +50,7 @@ class Plan:
     """A problem as a call of `solve_with`. `change` adapts the parts of the solve before it begins."""
 
     problem: Problem
-    config: SolverConfig
+    config: Callable[..., SolverConfig]  # given the gradient
     start: "float | Tensor"
     end: "float | Tensor"
     save_at: "Sequence[float] | Tensor | None"
@@ -73,7 +75,7 @@ class Plan:
                 also(changed)
             return changed
 
-        config = self.config.replace(gradient=Adapted(self.inner, prepare))
+        config = self.config(gradient=Adapted(self.inner, prepare))
         field = PackedField(problem.func, problem.layout)
         state = y0[0] if problem.layout.single else y0
         try:
@@ -104,7 +106,7 @@ def _adaptive(problem: Problem) -> Plan:
         if judge is not None and "first_step" not in problem.options:
             _choose_first_step(integration, judge, problem.direction)
 
-    config = SolverConfig(_tableau(problem), rtol, atol, control=_control(problem))
+    config = partial(SolverConfig, _tableau(problem), rtol, atol, control=_control(problem))
     times: Sequence[float] | Tensor = problem.t if problem.t.requires_grad else problem.times
     inside = times[1:-1] if len(times) > 2 else None
     return Plan(problem, config, times[0], times[-1], inside, _gradient(problem), change)
@@ -112,6 +114,8 @@ def _adaptive(problem: Problem) -> Plan:
 
 def _control(problem: Problem) -> StepControl:
     options = problem.options
+    if not options:
+        return UNASKED
     chosen: dict[str, Any] = {"max_steps": int(options.get("max_num_steps", MOST_STEPS))}
     names = {"first_step": "first_step", "safety": "safety", "ifactor": "factor_max", "dfactor": "factor_min"}
     names |= {"min_step": "min_step", "max_step": "max_step"}
@@ -156,7 +160,7 @@ def _on_grid(problem: Problem) -> Plan:
             if clock.grid.requires_grad:
                 integration.params = (clock.grid, *integration.params)  # asked times come last
 
-    config = SolverConfig(_tableau(problem), steps=clock.steps)
+    config = partial(SolverConfig, _tableau(problem), steps=clock.steps)
     inside = clock.moments(problem.t, problem.times)
     gradient = _gradient(problem) if problem.method.kind == "fixed" else Direct()
     return Plan(problem, config, clock.start, clock.end, inside, gradient, change, clock.time)

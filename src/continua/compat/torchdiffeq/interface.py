@@ -43,6 +43,12 @@ def odeint(
 
     Returns:
         The states, time first (a tuple for a tuple); with `event_fn` the time of the event and the states at the start and there.
+
+    Examples:
+        >>> import torch
+        >>> from continua.compat.torchdiffeq import odeint
+        >>> odeint(lambda t, y: -y, torch.ones(3, dtype=torch.float64), torch.linspace(0, 1, 5)).shape
+        torch.Size([5, 3])
     """
     problem = check(func, y0, t, rtol, atol, method, options)
     return _solved(problem, event_fn)
@@ -64,11 +70,28 @@ def odeint_adjoint(
     adjoint_options: Options | None = None,
     adjoint_params: Iterable[Tensor] | None = None,
 ) -> Any:
-    """`odeint` in less memory, with gradients to y0, t and the parameters of func (`adjoint_params` names others).
+    """`odeint` in less memory, with gradients to y0, t and the parameters of func.
 
-    The gradient is that of the steps taken, exact, by checkpoints. Whoever says how the adjoint equation is to be solved gets it solved:
-    with any of `adjoint_rtol`, `adjoint_atol`, `adjoint_method`, `adjoint_options` (also empty), with a `callback_*_adjoint` of func,
+    The gradient is that of the steps taken, exact, by checkpoints. The adjoint equation is solved only if you say how: with any of
+    `adjoint_rtol`, `adjoint_atol`, `adjoint_method`, `adjoint_options` (an empty dict is enough), with a `callback_*_adjoint` of func,
     and under `scipy_solver`, which leaves no steps to go back through.
+
+    Args:
+        func: as for `odeint`; an `nn.Module`, unless `adjoint_params` is given.
+        y0, t, rtol, atol, method, options, event_fn: as for `odeint`.
+        adjoint_rtol, adjoint_atol, adjoint_method, adjoint_options: of the adjoint equation; what is left out is as for the solve.
+        adjoint_params: tensors that get gradients, instead of the parameters of func.
+
+    Returns:
+        What `odeint` returns.
+
+    Raises:
+        ConfigError: `adjoint_method` differs from `method`, and `options` are given without `adjoint_options`.
+
+    Examples:
+        >>> import torch
+        >>> from continua.compat.torchdiffeq import odeint_adjoint
+        >>> odeint_adjoint(torch.nn.Tanh(), torch.ones(3), torch.tensor([0.0, 1.0]))  # doctest: +SKIP
     """
     params = _parameters(func, adjoint_params)
     if adjoint_method is not None and adjoint_method != method and options is not None and adjoint_options is None:
@@ -114,11 +137,23 @@ def odeint_event(
     """Integrate from t0 until `event_fn` crosses zero; the time of the event and the state there are differentiable.
 
     Args:
+        func, y0: as for `odeint`.
+        t0: the start, a tensor with one number.
+        event_fn: event_fn(t, y) -> tensor; the solve ends where one of its numbers crosses zero.
         reverse_time: look into the past.
-        odeint_interface: `odeint` or `odeint_adjoint`; it gets the other keywords.
+        odeint_interface: `odeint` or `odeint_adjoint`.
+        kwargs: its other keywords.
 
     Returns:
         The time of the event, and the states at the start and there.
+
+    Examples:
+        >>> import torch
+        >>> from continua.compat.torchdiffeq import odeint_event
+        >>> one = torch.ones(1, dtype=torch.float64)
+        >>> event_t, _ = odeint_event(lambda t, y: -one, one, torch.tensor(0.0), event_fn=lambda t, y: y - 0.5)
+        >>> round(event_t.item(), 3)
+        0.5
     """
     start = t0.reshape(-1)
     t = torch.cat([start, start.detach() + (-1.0 if reverse_time else 1.0)])
@@ -145,7 +180,22 @@ def odeint_dense(
     method: str | None = None,
     options: Options | None = None,
 ) -> Callable[[Tensor], State]:
-    """The solution between t0 and t1 as a function of time, by the interpolant of an adaptive method."""
+    """The solution between t0 and t1 as a function of time, by the interpolant of an adaptive method.
+
+    Args:
+        func, y0, rtol, atol, method, options: as for `odeint`.
+        t0, t1: start and end.
+
+    Returns:
+        A function of the time, or of several times, that gives the state there.
+
+    Examples:
+        >>> import torch
+        >>> from continua.compat.torchdiffeq import odeint_dense
+        >>> state = odeint_dense(lambda t, y: -y, torch.ones(1, dtype=torch.float64), torch.tensor(0.0), torch.tensor(1.0))
+        >>> round(state(torch.tensor(0.5)).item(), 4)
+        0.6065
+    """
     problem = check(func, y0, torch.stack([torch.as_tensor(t0), torch.as_tensor(t1)]), rtol, atol, method, options)
     solution = make_plan(problem).solve(dense=True)
 

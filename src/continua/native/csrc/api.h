@@ -59,6 +59,14 @@ struct NormAct {
   void *g_gamma, *g_beta;
 };
 
+// The papers' field: last(second(first(x))) of every image, and its vector-Jacobian product. The inner maps lie without gaps: second.x is first.y,
+// last.x is second.y. Forwards both may be null (not kept). Backwards their gradients live inside; first.gy, second.gx, second.gy and last.gx are not
+// read, only their strides are. All samples share their kernels.
+struct ConvField {
+  NormActConv first, second;
+  NormAct last;
+};
+
 // out = base + sum_i weights[i] terms[i] (base null: 0), in one pass. All lie in the same order in memory.
 struct Combine {
   int32_t dtype, terms, threads, unused;

@@ -49,3 +49,5 @@ CONTINUA_API void continua_norm_act(const NormAct *op) { run(2, op, op->dtype); 
 CONTINUA_API void continua_norm_act_vjp(const NormAct *op) { run(3, op, op->dtype); }
 CONTINUA_API void continua_combine(const Combine *op) { run(4, op, op->dtype); }
 CONTINUA_API void continua_error_sums(const ErrorSums *op) { run(5, op, op->dtype); }
+CONTINUA_API void continua_field(const ConvField *op) { run(6, op, op->first.dtype); }
+CONTINUA_API void continua_field_vjp(const ConvField *op) { run(7, op, op->first.dtype); }

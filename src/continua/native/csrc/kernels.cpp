@@ -33,6 +33,7 @@ struct Room {
 };
 static thread_local Room room; // of one image at work
 static thread_local Room hall; // of one call: what all images share
+static thread_local Room halfway; // of a few images at work: maps between two operators
 
 template <class T> struct Convolution {
   const NormActConv &op;
@@ -116,9 +117,9 @@ template <class T> struct Convolution {
     transpose(stacked, K, op_, turned, K);
     pack_panels(op_, K, turned, K, stacked);
   }
-  template <class F> static void one_by_one(int count, const F &piece) {
+  static constexpr auto one_by_one = [](int count, const auto &piece) {
     for (int i = 0; i < count; i++) piece(i);
-  }
+  };
 
   size_t forward_bytes() const {
     const size_t band = jet.band<T>();
@@ -129,9 +130,8 @@ template <class T> struct Convolution {
     return n * sizeof(T) + 64 * 16;
   }
 
-  // The input of image n in our layout: the caller's own memory where it has that layout already.
-  const T *input(int n, T *space) const {
-    const T *x = (const T *)op.x + n * op.x_strides.sample;
+  // The input of an image in our layout: the caller's own memory where it has that layout already.
+  const T *input(const T *x, T *space) const {
     if (in_place<T>(op.x_strides, op.in, op.width)) return x;
     gather(x, op.x_strides, op.in, op.height, op.width, space);
     return space;
@@ -146,7 +146,8 @@ template <class T> struct Convolution {
     alternating ? fan_rows<T, D>(jet, S, rows(n), first, count, F) : filter_rows<T, D>(jet, S, rows(n), first, count, F);
   }
 
-  template <int D> void forward(int n, const T *shared) const {
+  // Image n, which lies at x, into y.
+  template <int D> void forward(int n, const T *shared, const T *x, T *y) const {
     room.reserve(forward_bytes());
     T *own = room.take<T>((size_t)pixels * cp), *S = room.take<T>((size_t)pixels * cp);
     const Moments<T> m{room.take<T>(cp), room.take<T>(cp), room.take<T>(cp), room.take<T>(cp)};
@@ -157,15 +158,14 @@ template <class T> struct Convolution {
     const T *B = shared;
     if (op.alpha_sample) {
       T *stacked = room.take<T>(packed), *panels = room.take<T>(packed);
-      pack(alpha(n), stacked, panels, [](int count, auto piece) { one_by_one(count, piece); });
+      pack(alpha(n), stacked, panels, one_by_one);
       B = panels;
     }
-    const T *X = input(n, own);
+    const T *X = input(x, own);
     if (!op.groups && op.activation == IDENTITY)
       S = (T *)X;
     else
       normalised(X, m, S);
-    T *y = (T *)op.y + n * op.y_strides.sample;
     const bool direct = in_place<T>(op.y_strides, op.out, wide);
     T *z = op.along ? (T *)op.y_along + n * op.y_strides.sample : nullptr;
     if (direct) Y = y, Z = z;
@@ -233,7 +233,8 @@ template <class T> struct Convolution {
     return n * sizeof(T) + 64 * 24;
   }
 
-  template <int D> void backward(int n, const T *shared, const Sums &s) const {
+  // Image n, which lies at x, with the gradient of its output at gy; that of x goes to gx, if it is wanted.
+  template <int D> void backward(int n, const T *shared, const Sums &s, const T *x, const T *gy, T *gx) const {
     room.reserve(backward_bytes());
     T *own = room.take<T>((size_t)pixels * cp), *S = room.take<T>((size_t)pixels * cp), *gS = room.take<T>((size_t)pixels * cp);
     const Moments<T> m{room.take<T>(cp), room.take<T>(cp), room.take<T>(cp), room.take<T>(cp)};
@@ -246,10 +247,10 @@ template <class T> struct Convolution {
     const T *BT = shared;
     if (op.alpha_sample) {
       T *stacked = room.take<T>(packed), *turned = room.take<T>(packed);
-      pack_back(alpha(n), stacked, turned, [](int count, auto piece) { one_by_one(count, piece); });
+      pack_back(alpha(n), stacked, turned, one_by_one);
       BT = stacked;
     }
-    const T *X = input(n, own), *gy = (const T *)op.gy + n * op.gy_strides.sample;
+    const T *X = input(x, own);
     const bool plain = !op.groups && op.activation == IDENTITY;
     if (plain)
       S = (T *)X;
@@ -265,8 +266,7 @@ template <class T> struct Convolution {
       if (!in_place<T>(op.y_strides, op.out, wide)) gather(z, op.y_strides, op.out, jet.out_height(), wide, Z), z = Z;
       ((T *)op.g_along)[n] = (T)dot(G, z, (size_t)out_pixels * op_);
     }
-    const bool inward = op.gx || op.g_gamma || op.g_beta;
-    T *gx = op.gx ? (T *)op.gx + n * op.gx_strides.sample : nullptr;
+    const bool inward = gx || op.g_gamma || op.g_beta;
     const bool direct = gx && in_place<T>(op.gx_strides, op.in, op.width);
     if (direct) gS = gx;
     for (int first = 0; first < jet.out_height(); first += band) {
@@ -341,25 +341,38 @@ template <class T> struct Convolution {
 };
 
 
-#define CONTINUA_BY_ORDER(call) \
-  switch (conv.op.order) {      \
-  case 0: call(1); break;       \
-  case 1: call(2); break;       \
-  case 2: call(3); break;       \
-  case 3: call(4); break;       \
-  default: call(5); break;      \
+// The same for any order.
+template <class T> static void forward_one(const Convolution<T> &conv, int n, const T *panels, const T *x, T *y) {
+  switch (conv.op.order) {
+  case 0: return conv.template forward<1>(n, panels, x, y);
+  case 1: return conv.template forward<2>(n, panels, x, y);
+  case 2: return conv.template forward<3>(n, panels, x, y);
+  case 3: return conv.template forward<4>(n, panels, x, y);
+  default: return conv.template forward<5>(n, panels, x, y);
   }
+}
+template <class T>
+static void backward_one(const Convolution<T> &conv, int n, const T *turned, const typename Convolution<T>::Sums &sums, const T *x, const T *gy, T *gx) {
+  switch (conv.op.order) {
+  case 0: return conv.template backward<1>(n, turned, sums, x, gy, gx);
+  case 1: return conv.template backward<2>(n, turned, sums, x, gy, gx);
+  case 2: return conv.template backward<3>(n, turned, sums, x, gy, gx);
+  case 3: return conv.template backward<4>(n, turned, sums, x, gy, gx);
+  default: return conv.template backward<5>(n, turned, sums, x, gy, gx);
+  }
+}
+
+// Where sample n of a map begins; null where there is no map.
+template <class T> static const T *sample(const void *x, const MapStrides &s, int n) { return x ? (const T *)x + n * s.sample : nullptr; }
+template <class T> static T *sample(void *x, const MapStrides &s, int n) { return x ? (T *)x + n * s.sample : nullptr; }
 
 template <class T> static void forward(const NormActConv &op, Parallel parallel) {
   const Convolution<T> conv(op);
   hall.reserve(2 * (conv.packed * sizeof(T) + 64));
   T *stacked = hall.take<T>(conv.packed), *panels = hall.take<T>(conv.packed);
   if (!op.alpha_sample) conv.pack((const T *)op.alpha, stacked, panels, [&](int count, auto piece) { each(count, op.threads, parallel, piece); });
-  each(op.batch, op.threads, parallel, [&](int n) {
-#define CONTINUA_FORWARD(D) conv.template forward<D>(n, panels)
-    CONTINUA_BY_ORDER(CONTINUA_FORWARD)
-#undef CONTINUA_FORWARD
-  });
+  each(op.batch, op.threads, parallel,
+       [&](int n) { forward_one(conv, n, panels, sample<T>(op.x, op.x_strides, n), sample<T>(op.y, op.y_strides, n)); });
 }
 
 // The sums of all parts, first to last, into the caller's tensors; of coefficients and taps part by part where every sample has its own.
@@ -402,6 +415,9 @@ template <class T> static void collect(const Convolution<T> &conv, T *all, size_
 // Into how many parts a batch is cut for sums over it: each large enough that clearing and adding its sums costs little beside making them.
 static int parts_of(int batch, int pixels) { return std::clamp((int)std::min<int64_t>((int64_t)batch * pixels / 256, 32), 1, std::max(1, batch)); }
 
+// The first image of a part.
+static int begin_of(int part, int parts, int batch) { return (int)((int64_t)batch * part / parts); }
+
 template <class T> static void backward(const NormActConv &op, Parallel parallel) {
   const Convolution<T> conv(op);
   const bool apart = op.alpha_sample || op.rows_sample || op.cols_sample; // every sample has its own kernel: nothing of it is summed
@@ -414,71 +430,14 @@ template <class T> static void backward(const NormActConv &op, Parallel parallel
     T *at = all + size * part;
     std::memset(at, 0, sizeof(T) * size);
     const typename Convolution<T>::Sums sums = conv.sums(at);
-    for (int n = (int)((int64_t)op.batch * part / parts); n < (int)((int64_t)op.batch * (part + 1) / parts); n++) {
-#define CONTINUA_BACKWARD(D) conv.template backward<D>(n, stacked, sums)
-      CONTINUA_BY_ORDER(CONTINUA_BACKWARD)
-#undef CONTINUA_BACKWARD
-    }
+    for (int n = begin_of(part, parts, op.batch); n < begin_of(part + 1, parts, op.batch); n++)
+      backward_one(conv, n, stacked, sums, sample<T>(op.x, op.x_strides, n), sample<T>(op.gy, op.gy_strides, n), sample<T>(op.gx, op.gx_strides, n));
   });
   collect(conv, all, size, parts, parallel);
 }
 
-template <class T> static const T *gathered(const void *x, const MapStrides &s, int n, const NormAct &op, T *own) {
-  const T *at = (const T *)x + n * s.sample;
-  if (in_place<T>(s, op.channels, op.width)) return at;
-  gather(at, s, op.channels, op.height, op.width, own);
-  return own;
-}
-
-template <class T> static void norm_act(const NormAct &op, Parallel parallel) {
-  const int cp = padded<T>(op.channels), pixels = op.height * op.width;
-  each(op.batch, op.threads, parallel, [&](int n) {
-    room.reserve(((size_t)2 * pixels * cp + 4 * cp) * sizeof(T) + 64 * 8);
-    T *own = room.take<T>((size_t)pixels * cp), *Y = room.take<T>((size_t)pixels * cp);
-    const Moments<T> m{room.take<T>(cp), room.take<T>(cp), room.take<T>(cp), room.take<T>(cp)};
-    const T *X = gathered<T>(op.x, op.x_strides, n, op, own);
-    T *y = (T *)op.y + n * op.y_strides.sample;
-    const bool direct = in_place<T>(op.y_strides, op.channels, op.width);
-    if (direct) Y = y;
-    moments(X, pixels, op.channels, op.groups, (const T *)op.gamma, (const T *)op.beta, op.eps, m);
-    normalise(op.activation, X, pixels, cp, m.scale, m.shift, Y);
-    if (!direct) scatter(Y, op.channels, op.height, op.width, y, op.y_strides);
-  });
-}
-
-template <class T> static void norm_act_vjp(const NormAct &op, Parallel parallel) {
-  const int cp = padded<T>(op.channels), pixels = op.height * op.width, parts = parts_of(op.batch, pixels);
-  hall.reserve(sizeof(T) * (size_t)parts * 2 * cp + 64);
-  T *sums = hall.take<T>((size_t)parts * 2 * cp);
-  each(parts, op.threads, parallel, [&](int part) {
-    T *g_gamma = sums + (size_t)part * 2 * cp, *g_beta = g_gamma + cp;
-    std::memset(g_gamma, 0, sizeof(T) * 2 * cp);
-    for (int n = (int)((int64_t)op.batch * part / parts); n < (int)((int64_t)op.batch * (part + 1) / parts); n++) {
-      room.reserve(((size_t)3 * pixels * cp + 8 * cp) * sizeof(T) + 64 * 12);
-      T *own = room.take<T>((size_t)pixels * cp), *g = room.take<T>((size_t)pixels * cp), *S = room.take<T>((size_t)pixels * cp);
-      const Moments<T> m{room.take<T>(cp), room.take<T>(cp), room.take<T>(cp), room.take<T>(cp)};
-      T *sum_g = room.take<T>(cp), *sum_gx = room.take<T>(cp), *means = room.take<T>(2 * cp);
-      const T *X = gathered<T>(op.x, op.x_strides, n, op, own);
-      const T *gy = gathered<T>(op.gy, op.gy_strides, n, op, g);
-      T *gx = op.gx ? (T *)op.gx + n * op.gx_strides.sample : nullptr;
-      const bool direct = gx && in_place<T>(op.gx_strides, op.channels, op.width);
-      if (direct) g = gx;
-      moments(X, pixels, op.channels, op.groups, (const T *)op.gamma, (const T *)op.beta, op.eps, m);
-      if (op.activation == RELU || op.activation == CELU) normalise(op.activation, X, pixels, cp, m.scale, m.shift, S); // their slopes follow from it
-      activation_backward(op.activation, X, S, gy, g, pixels, cp, &m, sum_g, sum_gx);
-      for (int c = 0; c < cp; c++) g_beta[c] += sum_g[c], g_gamma[c] += sum_gx[c];
-      if (!gx) continue;
-      norm_backward(X, op.activation == IDENTITY ? gy : g, g, pixels, op.channels, op.groups, (const T *)op.gamma, m, sum_g, sum_gx, means);
-      if (!direct) scatter(g, op.channels, op.height, op.width, gx, op.gx_strides);
-    }
-  });
-  for (int c = 0; c < op.channels; c++) {
-    T a = 0, b = 0;
-    for (int part = 0; part < parts; part++) a += sums[(size_t)part * 2 * cp + c], b += sums[(size_t)part * 2 * cp + cp + c];
-    if (op.g_gamma) ((T *)op.g_gamma)[c] = a;
-    if (op.g_beta) ((T *)op.g_beta)[c] = b;
-  }
-}
+#include "norms.h"
+#include "field.h"
 
 const int64_t STRETCH = 1 << 14; // numbers that are worth a thread's while
 const int MOST_TERMS = 32;
@@ -538,6 +497,8 @@ void run(int what, const void *op, int dtype, Parallel parallel) {
   if (what == 3) narrow ? norm_act_vjp<float>(*(const NormAct *)op, parallel) : norm_act_vjp<double>(*(const NormAct *)op, parallel);
   if (what == 4) narrow ? combine<float>(*(const Combine *)op, parallel) : combine<double>(*(const Combine *)op, parallel);
   if (what == 5) narrow ? error_sums<float>(*(const ErrorSums *)op, parallel) : error_sums<double>(*(const ErrorSums *)op, parallel);
+  if (what == 6) narrow ? field<float>(*(const ConvField *)op, parallel) : field<double>(*(const ConvField *)op, parallel);
+  if (what == 7) narrow ? field_vjp<float>(*(const ConvField *)op, parallel) : field_vjp<double>(*(const ConvField *)op, parallel);
   hall.trim();
 }
 

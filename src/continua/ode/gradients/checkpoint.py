@@ -22,8 +22,10 @@ from continua.ode.stepper import ParameterGradients, Step, Stepper
 from continua.ode.sums import combine
 
 SMALL_GRAPH = 256 * 2**20
-"""Bytes. Where autograd holds no more of all steps together, nothing is taken again: it would cost time and save little."""
-FEWEST_STEPS = 8  # an adaptive solve that has no room for the graphs of this many steps does not begin to keep them
+"""Bytes. Steps of which autograd holds no more together are not taken again: it would cost time and save little."""
+FEWEST_STEPS = (
+    8  # an adaptive solve with times or events, all of which is kept or nothing, begins to keep graphs if so many steps have room
+)
 
 
 @dataclass(frozen=True)
@@ -33,10 +35,10 @@ class Checkpoint(Gradient):
     `segments`: None keeps the state before every step; k keeps those at the starts of k segments, and "sqrt" about √steps of them; steps
     between are taken once more in backward.
 
-    `direct_below`: bytes. While the graph of all steps is smaller, it is kept as `Direct` keeps it, and backward evaluates nothing again;
-    a solve that grows past it forgets the graph and goes on with states alone. The size is that of the first evaluation's graph, times the
-    evaluations of accepted steps. None: `SMALL_GRAPH`, 256 MiB; 0: never. It is for explicit steps shared by the batch; with `segments`
-    or `dense` states alone are kept.
+    `direct_below`: bytes. The graph of the first steps is kept up to this size, as `Direct` keeps it, and backward does not evaluate them
+    again; of the steps that follow, states alone are kept. (With `save_at` or events, all of the graph or nothing of it.) The size is that
+    of the first evaluation's graph, times the evaluations of accepted steps. None: `SMALL_GRAPH`, 256 MiB; 0: never. It is for explicit
+    steps shared by the batch; with `segments` or `dense` states alone are kept.
     """
 
     kind: ClassVar[str] = "checkpoint"
@@ -59,7 +61,9 @@ class Checkpoint(Gradient):
         leaves = tuple(part if part.requires_grad else part.detach().requires_grad_() for part in y0) if limit else None
         integration.probe(self, leaves)
         trail = _Trail(self.segments, integration.config.steps, y0)
-        if leaves is None or not _fits(integration, integration.config.steps or FEWEST_STEPS, limit):
+        parted = integration.saver is None and integration.watch is None  # nothing but y1 is asked for: some steps may keep their graph
+        fewest = 1 if parted else integration.config.steps or FEWEST_STEPS
+        if leaves is None or not _fits(integration, fewest, limit):
             integration.first = None if integration.first is None else detached(integration.first)
             steps = integration.steps()
             return connect(integration, steps, lambda: self._take(integration, steps, iter(steps), trail))
@@ -68,12 +72,14 @@ class Checkpoint(Gradient):
         walk = iter(steps)
         for step in walk:
             trail.take(step)
-            if integration.config.steps is None and not _fits(integration, trail.count, limit):
+            ahead = trail.count + 1 if parted else trail.count
+            if trail.count != integration.config.steps and not _fits(integration, ahead, limit):
                 break
         else:
             return steps.solution()
-        integration.y0 = y0
+        integration.y0 = steps.y if parted else y0
         steps.forget_graph()
+        trail = _Trail(None, None, integration.y0) if parted else trail
         return connect(integration, steps, lambda: self._take(integration, steps, walk, trail))
 
     def _room(self, integration: Integration) -> int:

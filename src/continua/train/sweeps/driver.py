@@ -41,6 +41,9 @@ def run_sweep(
     Returns:
         What became of the cells.
 
+    Raises:
+        ConfigError: `jobs` is below 1, or another process carries this sweep out.
+
     Examples:
         >>> from continua.train import run_sweep
         >>> run_sweep(sweep, executor, options)  # doctest: +SKIP

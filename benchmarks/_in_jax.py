@@ -78,6 +78,7 @@ def main() -> None:
         for name, call in (("forward", forward), ("forward and backward", backward)):
             first, later = timed(lambda call=call, w=weights, y=y0: call(w, y), problem["repeats"])
             of |= {name: later, f"{name}, first call": first}
+            print(f"{problem['name']}, {name}: first call {first:.1f} s, then {later:.4f} s", file=sys.stderr, flush=True)
         rows[problem["name"]] = of
     print(json.dumps({"rows": rows, "jax": version("jax"), "diffrax": version("diffrax")}))
 
