@@ -1,12 +1,14 @@
 """Hand many damaged and hostile inputs to every reader, and keep the counts.
 
     .venv/bin/python scripts/fuzz.py --inputs 10000 --seed 1 --json results/checks/fuzz.json
+    .venv/bin/python scripts/fuzz.py --inputs 1000 --seed 1 --rounds 10 --json results/checks/fuzz.json    # kept after each thousand
 
 Kinds: recipes, run folders, images, archives, arguments of solve. Whatever they hold, nothing but `ContinuaError` may come of it, within
 10 s of processor time and 512 MB more than the process had ever held. What fails is printed as the smallest input that does.
 """
 
 import argparse
+import itertools
 import json
 import os
 import resource
@@ -73,20 +75,34 @@ def _in_child(kind: str, options: argparse.Namespace, writer: int) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--inputs", type=int, default=10_000, help="of each kind")
-    parser.add_argument("--seed", type=int, default=1, help="of all draws")
+    parser.add_argument("--seed", type=int, default=1, help="of all draws; each round has the next one")
+    parser.add_argument(
+        "--rounds", type=int, default=1, help="so often; counts of rounds that are kept are added, those of a seed that is there are not"
+    )
     parser.add_argument("--only", default=",".join(KINDS), help="kinds, with commas between them")
-    parser.add_argument("--json", type=Path, default=None, help="a file in which the counts of these kinds are replaced")
+    parser.add_argument("--json", type=Path, default=None, help="a file to which the counts of these kinds are added")
     options = parser.parse_args()
     os.chdir(ROOT)
     os.environ.pop("CI", None)  # under which the seed would be left out of account
     os.environ |= {"FUZZ_EXAMPLES": str(options.inputs), "OMP_NUM_THREADS": "1"}
     kept = json.loads(options.json.read_text()) if options.json is not None and options.json.exists() else {}
+    import torch  # noqa: F401 - imported once, for every child
+
     failed = False
-    for kind in options.only.split(","):
-        answer = fuzz(kind, options)
+    for kind, seed in itertools.product(options.only.split(","), range(options.seed, options.seed + options.rounds)):
+        rounds = kept.setdefault(kind, {"inputs": 0, "rounds": []})["rounds"]
+        if any(entry["seed"] == seed for entry in rounds):
+            continue
+        answer = fuzz(kind, argparse.Namespace(inputs=options.inputs, seed=seed))
         failed = failed or bool(answer["failed"])
         print(f"{kind}: {answer}", flush=True)
-        kept[kind] = {"command": f'python scripts/fuzz.py --inputs {options.inputs} --seed {options.seed} --only "{kind}"', **answer}
+        command = f'python scripts/fuzz.py --inputs {options.inputs} --seed {seed} --only "{kind}"'
+        rounds.append({"command": command, "seed": seed, **answer})
+        kept[kind] = {
+            "inputs": sum(entry["inputs"] for entry in rounds),
+            "failed": any(entry["failed"] for entry in rounds),
+            "rounds": rounds,
+        }
         if options.json is not None:
             options.json.write_text(json.dumps(kept, indent=1) + "\n")
     return int(failed)

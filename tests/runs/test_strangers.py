@@ -269,3 +269,15 @@ def test_an_answer_that_an_earlier_version_kept_is_not_asked_again(finished: Run
     first.folder.rename(first.folder.with_name(answer_key(question, subjects, question.Options(), former=True)))
     again = answer(question, subjects, pictures=())
     assert not again.fresh
+
+
+def test_what_a_failing_disk_left_beside_an_answer_goes_when_the_answer_is_read(finished: Run, tmp_path: Path) -> None:
+    from continua.analysis import answer, find_question, subject_of
+
+    run = copy_of(finished, tmp_path)
+    question, subjects = find_question("scales"), [subject_of(run.folder, device="cpu", quiet=True)]
+    first = answer(question, subjects, pictures=())
+    leftover = first.folder.parent / f".{first.folder.name}.abcd1234"
+    (leftover / "new").mkdir(parents=True)
+    assert not answer(question, subjects, pictures=()).fresh
+    assert not leftover.exists()

@@ -19,7 +19,7 @@ import numpy as np
 from continua.analysis.question import Question, Subject, plotted
 from continua.data import data_folder, folder_size
 from continua.errors import ConfigError, ContinuaWarning
-from continua.files import make_folder, own_folder, refuse_links, sync, write_text, written_whole
+from continua.files import make_folder, own_folder, refuse_links, remove_leftovers, sync, write_text, written_whole
 from continua.reading import UnreadableFile, read_json_object, unreadable
 from continua.report import Page, draw_page, from_plain, notebook_html, to_plain, write_page
 from continua.showing import Shown
@@ -92,6 +92,7 @@ def answer(
     if not force and (folder / "numbers.json").is_file():
         try:
             known = Answer(question, read_result(question, folder), folder, fresh=False)
+            remove_leftovers(folder.parent, folder.name)  # of an attempt that a failing disk did not let us clear away
             draw_page(known.page, folder, pictures)
             shutil.rmtree(pieces, ignore_errors=True)  # of one that was killed between its last two lines
             return known

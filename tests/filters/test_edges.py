@@ -1,0 +1,83 @@
+"""Edges of the filters: a change of one sign or one number there is noticed."""
+
+import warnings
+
+import pytest
+import torch
+
+from continua.errors import ConfigError, ContinuaWarning
+from continua.filters import FilterConv2d, NJet, PixelKernel
+from continua.filters.basis import ScaleWatch, SigmaBounds
+from continua.filters.separable import band_blocks, jet_orders, separable_plain
+
+
+@pytest.mark.parametrize(("size", "rows", "cols", "left"), [((5, 7), 1, 2, (3, 5)), ((5, 7), 9, 9, (5, 7)), ((9, 3), 2, 0, (5, 1))])
+def test_a_kernel_of_odd_size_is_cropped_around_its_middle(size: tuple[int, int], rows: int, cols: int, left: tuple[int, int]) -> None:
+    height, width = size
+    pixels = torch.arange(height * width, dtype=torch.float64).reshape(1, 1, height, width)
+    cropped = PixelKernel(pixels).cropped(rows, cols).pixels
+    assert tuple(cropped.shape[-2:]) == left
+    assert cropped[0, 0, left[0] // 2, left[1] // 2] == pixels[0, 0, height // 2, width // 2]
+
+
+@pytest.mark.parametrize("size", [(4, 5), (5, 4), (4, 4), (6, 5)])
+def test_a_kernel_without_a_middle_is_not_cropped(size: tuple[int, int]) -> None:
+    kernel = PixelKernel(torch.rand(1, 1, *size))
+    assert kernel.cropped(1, 1) is kernel
+
+
+def test_a_number_is_bounded_as_a_tensor_is() -> None:
+    bounds = SigmaBounds((0.5, 8.0))
+    for s in (-3.0, -1.0, 0.0, 1.0, 2.5, 10.0):
+        limited = bounds(torch.tensor(s, dtype=torch.float64))
+        assert bounds(s) == pytest.approx(float(limited), rel=1e-12)
+        assert 0.5 < 2 ** bounds(s) < 8.0
+        if abs(s) < 3:
+            assert float(bounds.inverse(limited)) == pytest.approx(s, rel=1e-9, abs=1e-9)
+    assert bounds(bounds.middle) == bounds.middle == 1.0
+    for wrong in ((0.0, 1.0), (1.0, 1.0), (2.0, 1.0), (1.0, float("inf"))):
+        with pytest.raises(ConfigError, match="two positive numbers"):
+            SigmaBounds(wrong)
+
+
+@pytest.mark.parametrize(("size", "outgrown"), [((9, 7), False), ((10, 7), True), ((9, 8), True), ((1, 1), False)])
+def test_a_kernel_has_outgrown_its_map_when_a_tap_can_never_touch_it(size: tuple[int, int], outgrown: bool) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ScaleWatch().check_size("conv", size, (5, 4))
+    assert [warning.category for warning in caught] == [ContinuaWarning] * outgrown
+
+
+def test_one_sigma_is_shown_as_a_number_and_several_as_a_range() -> None:
+    one, several = NJet(2, 3, order=1), NJet(2, 3, order=1, sharing="channel")
+    assert f"sigma={float(one.sigma.detach()):.3g} per layer" in repr(one)
+    low, high = several.sigma.detach().aminmax()
+    assert f"sigma={low:.3g}…{high:.3g} per channel" in repr(several)
+
+
+@pytest.mark.parametrize(("size", "stride", "reach"), [(64, 1, 3), (65, 2, 3), (40, 1, 1), (100, 3, 4)])
+def test_blocks_of_a_band_write_every_output_once_and_read_what_it_needs(size: int, stride: int, reach: int) -> None:
+    blocks = band_blocks(size, stride, reach)
+    assert len(blocks) > 1
+    assert [output for write, _ in blocks for output in range(write.start, write.stop)] == list(range(-(-size // stride)))
+    for write, read in blocks:
+        for output in range(write.start, write.stop):
+            needed = range(max(0, output * stride - reach), min(size, output * stride + reach + 1))
+            assert read.start <= needed.start
+            assert needed.stop <= read.stop
+    assert band_blocks(16, 1, 3) == [(slice(0, 16), slice(0, 16))], "a band that fills its matrix"
+
+
+def test_many_blocks_give_the_numbers_of_the_dense_kernel() -> None:
+    conv = FilterConv2d(NJet(2, 3, order=2), route="dense").double()
+    x = torch.rand(2, 2, 64, 64, dtype=torch.float64)
+    dense = conv(x)
+    conv.route = "separable"
+    torch.testing.assert_close(conv(x), dense)
+
+
+def test_the_plain_sum_for_compilers_is_the_sum_over_all_pairs_of_orders() -> None:
+    x, rows, cols = (torch.rand(*shape, dtype=torch.float64) for shape in ((2, 2, 4, 5), (3, 4, 4), (3, 5, 5)))
+    alpha = torch.rand(6, 2, 3, dtype=torch.float64)
+    terms = [torch.einsum("gh,bchw,co,vw->bogv", rows[i], x, alpha[f], cols[j]) for f, (i, j) in enumerate(jet_orders(2))]
+    torch.testing.assert_close(separable_plain(x, rows, alpha, cols), torch.stack(terms).sum(0))
