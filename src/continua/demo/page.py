@@ -127,7 +127,7 @@ def _search(subjects: Subjects) -> list[Table]:
     for name, found in tried.items():
         rows.append((name, *(100 * found[rate] if rate in found else None for rate in rates), f"{_rate(subjects[name]):g}"))
     columns = ["network", *(Column(f"{rate:g}", "%", 1) for rate in rates), "chosen"]
-    caption = f"{SEARCHED} epochs; each number is the mean of two seeds."
+    caption = f"{SEARCHED} epochs; each number is the mean of four seeds."
     return [Table("search", "Accuracy on held-out images by learning rate", columns, rows, caption)]
 
 
