@@ -114,7 +114,8 @@ class Rate:
         if isinstance(t, Tensor):
             time = t.to(self.time_dtype)
         else:
-            time = torch.scalar_tensor(t, dtype=self.time_dtype, device=self.device)
+            # Not scalar_tensor, which is quicker and no constant of an exported graph.
+            time = torch.tensor(t, dtype=self.time_dtype, device=self.device)
         if self._autocast is None and not torch.is_autocast_enabled(self.device.type):
             out = self.f(time, y[0] if self.single else y)
         else:
