@@ -4,6 +4,7 @@ import hashlib
 import os
 import pickle
 import subprocess
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,20 @@ def test_a_hostile_file_is_refused_and_does_nothing(form: str, tmp_path: Path) -
     assert not trap.exists()
     with pytest.warns(ContinuaWarning), pytest.raises(CheckpointError, match="none of the 1 checkpoints"):
         load_last_checkpoint(tmp_path)
+
+
+def test_a_forged_reference_to_a_tensor_is_refused(tmp_path: Path) -> None:
+    """Found by the fuzz: PyTorch asserts that such a reference is a tuple."""
+    path = tmp_path / "step-000000001.pt"
+    torch.save({"net": torch.zeros(2)}, path)
+    with zipfile.ZipFile(path) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in entries.items():
+            archive.writestr(name, b"\x80\x02K\x01Q." if name.endswith("data.pkl") else data)  # "tensor 1", a plain number
+    path.with_suffix(".sha256").write_text(hashlib.sha256(path.read_bytes()).hexdigest())
+    with pytest.raises(CheckpointError, match="more than tensors and plain data"):
+        read_checkpoint(path)
 
 
 def test_no_checkpoint_says_so(tmp_path: Path) -> None:

@@ -67,6 +67,13 @@ def load_last_checkpoint(folder: Path) -> tuple[Path, Json]:
     raise CheckpointError(f"none of the {len(saved)} checkpoints in {folder} can be read: {'; '.join(problems)}")
 
 
+# What torch.load raises for bytes that it cannot read.
+_UNREADABLE = (
+    *(pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError),
+    *(LookupError, TypeError, AttributeError, ArithmeticError, AssertionError),
+)
+
+
 def read_checkpoint(path: Path) -> Json:
     """Tensors and plain data of a file whose checksum is right."""
     try:
@@ -79,7 +86,7 @@ def read_checkpoint(path: Path) -> Json:
     _refuse_packed(data, path)
     try:
         state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+    except _UNREADABLE as error:
         reason = str(error).split("\n")[0]
         raise CheckpointError(f"checkpoint {path} holds more than tensors and plain data, and was not loaded ({reason})") from None
     if not isinstance(state, dict):
