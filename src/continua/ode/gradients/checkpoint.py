@@ -23,9 +23,8 @@ from continua.ode.sums import combine
 
 SMALL_GRAPH = 256 * 2**20
 """Bytes. Steps of which autograd holds no more together are not taken again: it would cost time and save little."""
-FEWEST_STEPS = (
-    8  # an adaptive solve with times or events, all of which is kept or nothing, begins to keep graphs if so many steps have room
-)
+# An adaptive solve with times or events keeps all of its graph or nothing: it begins to if so many steps have room.
+FEWEST_STEPS = 8
 
 
 @dataclass(frozen=True)
