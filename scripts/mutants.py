@@ -29,7 +29,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from mutating import CODE, Mutant, all_mutants, changed, exchanged
+from mutating import CODE, Mutant, all_mutants, changed, core_digest, exchanged
 
 ROOT = Path(__file__).parents[1]
 TESTS = {
@@ -100,7 +100,8 @@ def record(tests: Tests, names: list[str], target: Path, known: dict[str, Any]) 
         for name in data.measured_files():
             for line, contexts in data.contexts_by_lineno(name).items():
                 reached[f"{Path(name).relative_to(CODE)}:{line}"] += [test for test in contexts if test in seconds and test not in failed]
-        target.write_text(json.dumps(dict(reached=reached, seconds=known["seconds"] | seconds, failed=sorted(failed))))
+        kept = dict(source=known["source"], reached=reached, seconds=known["seconds"] | seconds, failed=sorted(failed))
+        target.write_text(json.dumps(kept))
 
     def after(_: str) -> None:
         seconds[current[0]] = _processor_seconds() - current[1]
@@ -235,7 +236,10 @@ class Count:
 
     def recorded(self, tests: Tests) -> dict[str, Any]:
         path = self.options.folder / "recorded.json"
-        known = json.loads(path.read_text()) if path.exists() else dict(reached={}, seconds={}, failed=[])
+        nothing, source = dict(reached={}, seconds={}, failed=[]), core_digest()
+        known = json.loads(path.read_text()) if path.exists() else nothing
+        if known.get("source") != source:  # its lines are those of another source
+            known = dict(nothing, source=source)
         missing = [name for group in tests.cases().values() for name in group[:CASES] if name not in known["seconds"]]
         if missing:
             if (child := os.fork()) == 0:
