@@ -1,12 +1,13 @@
 """Edges of the filters: a change of one sign or one number there is noticed."""
 
+import math
 import warnings
 
 import pytest
 import torch
 
 from continua.errors import ConfigError, ContinuaWarning
-from continua.filters import RDA, Evolved, FilterConv2d, LinearEvolution, NJet, Pixel, PixelKernel, ScaleDiffusion
+from continua.filters import RDA, Evolved, FilterConv2d, LinearEvolution, NJet, Pixel, PixelKernel, ScaleDiffusion, ScheduledNJet
 from continua.filters.basis import ScaleWatch, SigmaBounds
 from continua.filters.filter import Filter
 from continua.filters.history import remembering
@@ -176,3 +177,14 @@ def test_a_batch_of_kernels_changes_as_each_of_them() -> None:
         torch.nn.init.normal_(parameter)
     rates = rda.rates(kernels)
     torch.testing.assert_close(operate(kernels, *rates), torch.stack([operate(kernel, *rates) for kernel in kernels]))
+
+
+@pytest.mark.parametrize("slope", [-2.0, 2.0])
+def test_the_longest_radius_of_a_schedule_is_that_of_its_largest_scale_from_0_to_2(slope: float) -> None:
+    filter = ScheduledNJet(1, 1, radius="max").double()
+    with torch.no_grad():
+        for name, value in (("a", slope), ("b", 1.0)):
+            filter.get_parameter(name).fill_(value)
+    largest = max(filter.sigma_at(t).item() for t in (0.0, 2.0))
+    radius = math.ceil(2 * largest + 0.5)
+    assert filter.kernel(filter.state(), 1.0).size == (2 * radius + 1, 2 * radius + 1)
