@@ -9,7 +9,8 @@ from `ode`, 3 of 10 from `filters`, the others from checkpointing: `<` becomes `
 negated, a statement is left out, ... Each runs in a forked process against the quickest tests that execute the changed line. There PyTorch,
 Continua and the tests are imported and collected already: the code of the functions that changed is exchanged in place. What is no
 function's (constants of a module, defaults of parameters) is imported anew. A mutant survives when all of its tests pass: a test is
-missing, or the change makes no difference.
+missing, or the change makes no difference. Whoever looks at a survivor adds a `judgement` to its line: "equivalent: ...", "unimportant: ..."
+or "missing: ...".
 """
 
 import argparse
@@ -222,7 +223,8 @@ class Count:
         every = all_mutants()
         self.rooms = options.only.split(",")
         if options.survivors:
-            survived = {key for key, row in self.rows.items() if row["outcome"] != "noticed"}
+            judged = ("equivalent", "unimportant")  # by somebody who looked: not asked again
+            survived = {key for key, row in self.rows.items() if row["outcome"] != "noticed" and not row.get("judgement", "").startswith(judged)}
             self.sample = [mutant for mutant in every if mutant.key in survived and room(mutant.file) in self.rooms]
         else:
             draws = random.Random(options.seed)

@@ -1,6 +1,6 @@
 """Edges of the solver: a change of one sign or one number there is noticed."""
 
-from math import inf
+from math import inf, log
 from typing import Any
 
 import pytest
@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from continua.errors import ConfigError
-from continua.ode import METHODS, Checkpoint, Implicit, SolverConfig, Status, StepControl, solve
+from continua.ode import METHODS, Checkpoint, Event, Implicit, SolverConfig, Status, StepControl, find_method, solve
+from continua.ode.control import NextStep
 from continua.ode.gradients.reversible import ReversibleStepper
 from continua.ode.implicit.diagonal import _arrived, _Goal, _promising
 from continua.ode.solution import failure
@@ -24,8 +25,21 @@ def test_a_relative_tolerance_may_be_zero_and_an_absolute_one_may_not(zero: obje
 
 
 def test_tolerances_are_shown_as_a_range() -> None:
-    config = SolverConfig(method="dopri5", rtol=torch.tensor([1e-3, 1e-6]), atol=1e-6)
-    assert config.tolerances == "rtol=1e-06 … 0.001, atol=1e-06"
+    for rtol in (torch.tensor([1e-3, 1e-6]), (1e-3, torch.tensor([1e-5, 1e-6]))):
+        assert SolverConfig(method="dopri5", rtol=rtol, atol=1e-6).tolerances == "rtol=1e-06 … 0.001, atol=1e-06"
+
+
+def test_the_law_of_steps_in_numbers_looks_back_three_errors() -> None:
+    choose, errors = NextStep(StepControl(kind="pid"), 5), (0.5, 0.3, 0.1)
+    found = [choose.of_batch(1.0, error, True) for error in errors][-1]
+    assert found == pytest.approx(0.9 * 0.1 ** (-0.75 / 5) * 0.3 ** (0.5 / 5) * 0.5 ** (-0.05 / 5), rel=1e-12)
+
+
+def test_an_event_of_a_reversible_solve_is_where_it_is() -> None:
+    y0 = torch.tensor([[2.0]], dtype=F64)
+    event = Event(lambda t, y: y[:, 0] - 1.0)
+    found = solve(lambda t, y: -y, y0, 0.0, 2.0, method="rk4", steps=64, gradient="reversible", event=event)
+    assert float(found.t_end) == pytest.approx(log(2.0), abs=1e-6)
 
 
 @pytest.mark.parametrize("method", ["radau5", "gauss4"])
@@ -99,6 +113,9 @@ def test_the_numbers_of_an_implicit_method_are_that_method() -> None:
         for tableau in ("radau5", METHODS["radau5"].plain())
     )
     assert torch.equal(named, numbers)
+    written = Implicit(METHODS["radau5"].plain()).plain()
+    assert isinstance(written, dict)
+    assert find_method(written).a == METHODS["radau5"].a
 
 
 # --- on the way -----------------------------------------------------------------------------------------------------------
@@ -168,7 +185,7 @@ class Told(torch.nn.Module):
         self.told.append((index, recomputing))
 
 
-@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("again", [True, False])
 def test_a_field_is_told_that_steps_are_taken_again_also_for_second_derivatives(again: bool) -> None:
     field = Told()
     y1 = solve(field, torch.ones(1, 1, dtype=F64), 0.0, 1.0, method="rk4", steps=3, gradient=Checkpoint(direct_below=0)).y1

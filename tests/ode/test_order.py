@@ -1,5 +1,6 @@
 """Order conditions: the trees, the order of every method and of its embedded one, and interpolants derived from them."""
 
+from dataclasses import replace
 from math import factorial
 
 import numpy as np
@@ -118,8 +119,8 @@ def test_coefficients_are_right_to_their_last_digits():
 
 
 def test_explicit_and_diagonally_implicit_are_what_stands_above_the_diagonal():
-    for name, tableau in METHODS.items():
-        a = np.array(tableau.a)
+    for name, known in METHODS.items():
+        tableau, a = replace(known), np.array(known.a)  # found out anew
         assert tableau.explicit == (not np.triu(a).any()), name
         assert tableau.diagonal == (not np.triu(a, 1).any() and np.diag(a).any()), name
 
