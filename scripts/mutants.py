@@ -224,7 +224,9 @@ class Count:
         self.rooms = options.only.split(",")
         if options.survivors:
             judged = ("equivalent", "unimportant")  # by somebody who looked: not asked again
-            survived = {key for key, row in self.rows.items() if row["outcome"] != "noticed" and not row.get("judgement", "").startswith(judged)}
+            survived = {
+                key for key, row in self.rows.items() if row["outcome"] != "noticed" and not row.get("judgement", "").startswith(judged)
+            }
             self.sample = [mutant for mutant in every if mutant.key in survived and room(mutant.file) in self.rooms]
         else:
             draws = random.Random(options.seed)
@@ -256,7 +258,8 @@ class Count:
         return json.loads(path.read_text())
 
     def chosen(self, mutant: Mutant, recorded: dict[str, Any], cases: dict[str, list[str]]) -> list[str]:
-        return chosen_tests(mutant, recorded, cases, self.options.seconds, self.options.tests)
+        others = chosen_tests(mutant, recorded, cases, self.options.seconds, self.options.tests)
+        return list(dict.fromkeys([*self.options.first, *others]))
 
     def judge_in_place(self, tests: Tests) -> None:
         recorded, cases = self.recorded(tests), tests.cases()
@@ -323,6 +326,9 @@ def main() -> int:
     parser.add_argument("--survivors", action="store_true", help="ask the survivors of an earlier count again; new tests are noted first")
     parser.add_argument("--seconds", type=float, default=8.0, help="of tests for one mutant, unchanged")
     parser.add_argument("--tests", type=int, default=60, help="at most so many for one mutant")
+    parser.add_argument(
+        "--first", nargs="*", default=[], help="cases of tests that every mutant is shown first, whatever lines they execute"
+    )
     parser.add_argument("--minutes", type=float, default=1e6, help="how long to go on; the same command takes it up again")
     parser.add_argument("--folder", type=Path, default=ROOT / ".tmp" / "mutants", help="where the lines of each test are kept")
     parser.add_argument("--json", type=Path, required=True, help="what is judged; mutants that are in it are not tried again")

@@ -1,12 +1,14 @@
 """An adaptive solve as one graph: the steps, states and gradients of the same solve outside it."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from fields import VectorField
 from torch import Tensor, nn
 
 from continua import ConfigError
-from continua.ode import StepControl, solve
+from continua.ode import METHODS, StepControl, solve
 
 F64 = torch.float64
 SAVED = [0.0, 0.3, 1.0]
@@ -74,6 +76,29 @@ def test_evaluations_are_counted_in_the_graph_as_outside_it():
     assert int(accepted) > 5
     assert int(counted) == int(expected)
     assert int(inside(y0)[1]) == int(expected) + 3 * int(accepted)
+
+
+class Decay(nn.Module):
+    """dy/dt = −w y: a state of 0 is at rest."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor(1.0, dtype=F64))
+
+    def forward(self, t: Tensor, y: Tensor) -> Tensor:
+        return -self.w * y
+
+
+@pytest.mark.parametrize("name", ["dopri5", "heun"])
+def test_a_graph_may_be_the_first_to_solve_by_a_method_and_a_state_at_rest_stays_there(name):
+    """What is found out about a method once, its interpolant for one, is found before a graph asks."""
+    model = Ends([0.5, 1.0], control=StepControl(one_graph=True), method=replace(METHODS[name], name="unused"))
+    model.field = Decay()
+    y0 = torch.tensor([[0.0], [1.0]], dtype=F64)
+    y1, ys, *_ = both(model)[1](y0)
+    torch.testing.assert_close(ys, y0 * torch.exp(-torch.tensor([0.5, 1.0], dtype=F64))[:, None, None], rtol=0, atol=1e-4)
+    (slope,) = torch.autograd.grad(y1.sum(), model.field.w)
+    assert float(slope) == pytest.approx(-torch.tensor(-1.0, dtype=F64).exp().item(), abs=1e-3)
 
 
 class Root(nn.Module):

@@ -52,6 +52,8 @@ class Tableau:
         self._check()
         # Found now, since a compiled solve can read a cached property but not compute it (Python 3.11 locks meanwhile).
         _ = self.explicit, self.diagonal, self.stiffly_accurate, self.reuses_last, self.fsal, self.estimate_order, self.needed
+        if self.explicit:
+            _ = self.interpolant, self.with_end_stage()
 
     def _check(self) -> None:
         a, b, c = np.array(self.a), np.array(self.b), np.array(self.c)
