@@ -45,7 +45,7 @@ def test_the_mutants_in_the_text_are_those_that_are_kept() -> None:
     rooms = ", ".join(f"{told['now']['noticed_by_room'][room].split()[-1]} of {name}" for room, name in ROOMS.items())
     first, now = told["at_first"], told["now"]
     expected = [
-        f"of {len(rows)} changes ({rooms})",
+        f"of {len(rows)} changes ({rooms};",
         f"noticed {first['noticed']} ({first['share_noticed']:.0%}) at first and {now['noticed']} ({now['share_noticed']:.0%})",
         f"Of the {len(survivors)} others {verdicts['equivalent']} make no difference, {verdicts['unimportant']} none that matters, "
         f"and for {verdicts['missing']} a test is missing",
