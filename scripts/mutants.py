@@ -9,8 +9,8 @@ from `ode`, 3 of 10 from `filters`, the others from checkpointing: `<` becomes `
 negated, a statement is left out, ... Each runs in a forked process against the quickest tests that execute the changed line. There PyTorch,
 Continua and the tests are imported and collected already: the code of the functions that changed is exchanged in place. What is no
 function's (constants of a module, defaults of parameters) is imported anew. A mutant survives when all of its tests pass: a test is
-missing, or the change makes no difference. Whoever looks at a survivor adds a `judgement` to its line: "equivalent: ...", "unimportant: ..."
-or "missing: ...".
+missing, or the change makes no difference. Whoever looks at a survivor adds a `judgement` to its line: "equivalent: ...",
+"unimportant: ...", "missing: ..." or "elsewhere: ..." (noticed by a test that was not asked).
 """
 
 import argparse
