@@ -46,9 +46,9 @@ FEWEST_CHANNELS = 4
 """Below this many input channels the native kernels, which fill up whole vectors of channels, do too much for nothing."""
 
 FEWEST_TAPS, FEWEST_PRODUCTS = 10, 400
-"""Where each output channel has a σ of its own, the native kernels are ahead from so many taps on, and so many taps × input channels. Measured
-with 8 to 128 channels and 3×3 to 19×19 taps (forward + backward, float32, one thread, AVX-512): up to a third slower below, 1.3 to 21 times
-as fast above."""
+"""Where each output channel has a σ of its own, the native kernels are ahead from so many taps on, and so many taps × input channels.
+Measured with 8 to 128 channels and 3×3 to 19×19 taps (forward + backward, float32, one thread, AVX-512): up to three times slower below,
+level to 21 times as fast above."""
 
 CHUNK = 1 << 19
 """Elements of a map per chunk on a CPU: the few maps a step works on then stay in the second- and third-level caches."""

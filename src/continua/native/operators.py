@@ -57,8 +57,8 @@ def native_conv(
         x: (batch, in, height, width)
         gamma, beta: (in), scale and shift of the norm.
         alpha: (basis, in, out), or (batch, basis, in, out) where each sample has its own; basis functions as `jet_orders` lists them.
-        rows, cols: (order + 1, taps), or (batch, order + 1, taps), or (1, out, order + 1, taps) where each output channel has its own, shared
-            by all samples; zeros lie around the map.
+        rows, cols: (order + 1, taps), or (batch, order + 1, taps), or (1, out, order + 1, taps) where each output channel has its own,
+            shared by all samples; zeros lie around the map.
         bias: (out)
         t: 0-d or (batch,), the time.
         time_map: (out, out height, out width), what t multiplies.
