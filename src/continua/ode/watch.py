@@ -231,7 +231,7 @@ class Watch:
         return torch.zeros_like(t) if slope is None else slope
 
     def _flow(self, y: State, t: Tensor, offset: Tensor) -> State:
-        if not offset.requires_grad:
+        if not moves(offset):
             return y
         half = carried(y, self.rate(t, y), 0.5 * offset, 1.0)
         return carried(y, self.rate(t + 0.5 * offset, half), offset, 1.0)
