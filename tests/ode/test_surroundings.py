@@ -11,7 +11,7 @@ from torch.autograd import forward_ad
 from torch.func import functional_call, grad, jacfwd, jacrev, jvp, stack_module_state, vmap
 
 from continua import ConfigError
-from continua.ode import solve
+from continua.ode import Event, solve
 
 F64 = torch.float64
 HOW = [dict(method="rk4", steps=3), dict(rtol=1e-6, atol=1e-6), dict(rtol=1e-6, atol=1e-6, control="sample", save_at=[0.0, 0.4])]
@@ -85,6 +85,33 @@ def test_forward_mode_knows_the_end_time(options):
     backward = torch.autograd.functional.jacobian(lambda t: outcome(field, params, y0, t, **options), t1)
     _, forward = jvp(lambda t: outcome(field, params, y0, t, **options), (t1,), (torch.ones_like(t1),))
     torch.testing.assert_close(forward, backward)
+
+
+@pytest.mark.parametrize("control", ["batch", "sample"])
+def test_the_moment_of_an_event_has_its_derivatives_inside_torch_func(control):
+    """y = y0 exp(−t) is at the level after t = log(y0 / level), and stays there."""
+    y0, level = torch.tensor([[1.0], [1.5]], dtype=F64), torch.tensor(0.5, dtype=F64)
+
+    def stopped(y: Tensor, level: Tensor) -> tuple[Tensor, Tensor]:
+        event = Event((lambda t, y: y[:, 0] - level) if control == "sample" else lambda t, y: y[0, 0] - level)
+        solution = solve(lambda t, y: -y, y, 0.0, 2.0, control=control, event=event, rtol=1e-10, atol=1e-10)
+        return solution.t_end, solution.y1[:, 0] if control == "sample" else solution.y1[:1, 0]
+
+    rows = y0[:, 0] if control == "sample" else y0[:1, 0]
+    slopes = torch.nn.functional.pad((1 / rows).diag(), (0, len(y0) - len(rows)))
+    for jacobian in (jacrev, jacfwd):
+        of_t, of_y = jacobian(stopped)(y0, level)
+        torch.testing.assert_close(of_t.reshape(slopes.shape), slopes)
+        torch.testing.assert_close(of_y.reshape(slopes.shape), torch.zeros_like(slopes))
+        of_t, of_y = jacobian(stopped, argnums=1)(y0, level)
+        torch.testing.assert_close(of_t.flatten(), -1 / level.expand(len(rows)))
+        torch.testing.assert_close(of_y, torch.ones(len(rows), dtype=F64))
+    with forward_ad.dual_level():
+        t, y = stopped(forward_ad.make_dual(y0, torch.ones_like(y0)), level)
+        torch.testing.assert_close(forward_ad.unpack_dual(t).tangent.flatten(), 1 / rows)
+        torch.testing.assert_close(forward_ad.unpack_dual(y).tangent, torch.zeros(len(rows), dtype=F64))
+    with pytest.raises(ConfigError, match="vmap cannot choose steps or find events"):
+        vmap(lambda y: stopped(y, level)[0])(torch.stack([y0, y0]))
 
 
 class Solver(nn.Module):

@@ -3,7 +3,7 @@
 from continua.ode.config import SolverConfig
 from continua.ode.control import StepControl
 from continua.ode.dense import between
-from continua.ode.events import Event, Watch, steady_state
+from continua.ode.events import Event, steady_state
 from continua.ode.forcing import Forcing
 from continua.ode.gradients import Adjoint, Checkpoint, Direct, ForwardPass, Gradient, Reversible, connect
 from continua.ode.implicit import Implicit, ImplicitStepper
@@ -14,6 +14,7 @@ from continua.ode.solution import EventLog, Solution, Stats, Status, StepLog
 from continua.ode.solving import solve, solve_with
 from continua.ode.stepper import Attempt, ExplicitStepper, ParameterGradients, Step, Stepper, local_error
 from continua.ode.tableau import METHODS, Tableau, find_method
+from continua.ode.watch import Watch
 
 __all__ = [
     "METHODS",

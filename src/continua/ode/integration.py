@@ -23,7 +23,7 @@ from continua.ode.stops import Stop, Stops
 
 if TYPE_CHECKING:
     from continua.ode.config import SolverConfig
-    from continua.ode.events import Watch
+    from continua.ode.watch import Watch
 
 SMALLEST_STEP = 10  # rounding errors of t: a step that is rejected below this size has failed
 

@@ -13,11 +13,11 @@ from continua.float64 import double, widest
 from continua.ode.control import NextStep
 from continua.ode.dense import between
 from continua.ode.error import first_step, rms
-from continua.ode.events import Watch
 from continua.ode.integration import SMALLEST_STEP, AcceptedSteps, Integration, not_finite
 from continua.ode.solution import State, Stats, Status, StepLog, failure, pick, put
 from continua.ode.stepper import Attempt, Step
 from continua.ode.stops import SampleStops
+from continua.ode.watch import Watch
 
 
 @dataclass

@@ -15,7 +15,7 @@ from continua.ode.config import SolverConfig
 from continua.ode.control import Per, StepControl
 from continua.ode.dense import DenseOutput, Saver, relative_times
 from continua.ode.error import Tolerance, check_tolerances, largest_tolerance
-from continua.ode.events import Event, Watch, as_events, check_events
+from continua.ode.events import Event, as_events, check_events
 from continua.ode.gradients import Gradient
 from continua.ode.implicit import DiagonalStepper, Implicit, ImplicitStepper
 from continua.ode.integration import BatchSteps, Integration
@@ -28,6 +28,7 @@ from continua.ode.stepper import ExplicitStepper, Step, Stepper
 from continua.ode.stops import snapped
 from continua.ode.surroundings import for_transforms, transformed, why_not_compiled
 from continua.ode.tableau import Tableau
+from continua.ode.watch import Watch
 
 
 def solve(

@@ -31,11 +31,11 @@ def transformed(solve: Callable[[], T]) -> T:
     try:
         return solve()
     except RuntimeError as error:
-        if isinstance(error, NotImplementedError) or not any(word in str(error) for word in ("vmap", "Batching rule")):
+        if isinstance(error, NotImplementedError) or not any(word in str(error) for word in ("vmap", "Batching rule", "data pointer")):
             raise
         raise ConfigError(
-            "a solve under torch.func.vmap cannot choose steps from what it sees; give steps=N, or put the mapped dimension first in y0: "
-            "solve takes a batch by itself, with control='sample' every sample its own steps"
+            "a solve under torch.func.vmap cannot choose steps or find events from what it sees; give steps=N and no event, or put the "
+            "mapped dimension first in y0: solve takes a batch by itself, with control='sample' every sample its own steps"
         ) from error
 
 

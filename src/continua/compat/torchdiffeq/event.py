@@ -98,6 +98,9 @@ class _ClockWatch(Watch):
         time = torch.tensor(self.clock(t), dtype=torch.float64, device=self.rate.device)
         return event.function(time, y if self.layout is None else self.layout.unpack(y)).reshape(())
 
+    def refuse_undefined(self, event: Event, bad: Tensor, t: Any, y: Parts) -> None:
+        """torchdiffeq does not: NaN is no crossing."""
+
 
 def linked(func: Function, event_fn: EventFunction, t0: Tensor, y0: State, event_t: Tensor, y: State) -> tuple[Tensor, State]:
     """The time and the state of an event as functions of all that they depend on."""
