@@ -15,7 +15,7 @@ from continua.models import create_model, list_models
 from continua.runs.loading import recipe_fields
 from continua.train import Run, train
 from continua.train.loop import Training
-from continua.train.metrics import remarks
+from continua.train.metrics import training_notes
 
 WORDS = [
     *("train", "--recipe", "demo", "--data", "digits", "--per-class", "4", "--epochs", "2", "--batch_size=16", "--optimiser.lr", "1e-2"),
@@ -164,4 +164,4 @@ def test_a_network_whose_head_reads_norms_of_single_channels_is_remarked_on(tmp_
 
 @pytest.mark.parametrize("model", [name for name in list_models() if name.startswith(("dcn", "odenet", "resnet_", "res_ode", "ode_only"))])
 def test_networks_as_published_are_not_remarked_on(model: str) -> None:
-    assert remarks(create_model(model)) == []
+    assert training_notes(create_model(model)) == []

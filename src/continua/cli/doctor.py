@@ -62,7 +62,7 @@ def one_screen(facts: Json) -> str:
         "continua": f"{facts['continua']}, Python {facts['python']}, {facts['system']}",
         "cpu": f"{facts['cpu']['name']}, {facts['cpu']['architecture']}",
         "features": " ".join(facts["cpu"]["features"]) or "not known",
-        "cores": f"{cores['usable']} of {cores['machine']}, PyTorch uses {facts['threads']['torch']} threads"
+        "cores": f"{cores['usable']} of {cores['machine']}, threads of PyTorch: {facts['threads']['torch']}"
         + (f" ({variables})" if variables else ""),
         "memory": ", ".join(sizes) or "not known",
         "gpus": ", ".join(f"{card['name']} ({size_text(card['memory'])})" for card in facts["gpus"]) or "none",

@@ -83,7 +83,7 @@ BEAT = 4.0  # seconds after which lines say how far a training is, also within a
 SPARSER = 0.02  # or this share of the time it has taken: the log of a long training stays short
 
 
-def remarks(net: nn.Module) -> list[str]:
+def training_notes(net: nn.Module) -> list[str]:
     """What a person should know of a network before it trains: a norm of single channels takes from the head what it reads.
 
     The head takes the mean of each channel over its map, and such a norm has made them all alike. Who asked for "channels" knows.
@@ -101,19 +101,19 @@ def remarks(net: nn.Module) -> list[str]:
 class Progress:
     """What a person sees while a network trains. `kind`: auto (a bar where stderr is a terminal, else lines), bar, lines or off."""
 
-    def __init__(self, kind: str, epochs: int, batches: int, done: int = 0, remarks: Sequence[str] = ()) -> None:
+    def __init__(self, kind: str, epochs: int, batches: int, done: int = 0, notes: Sequence[str] = ()) -> None:
         if kind not in ("auto", "bar", "lines", "off"):
             raise ConfigError(f"progress is {kind!r}; expected auto, bar, lines or off")
         self.kind = ("bar" if sys.stderr.isatty() else "lines") if kind == "auto" else kind
-        self.epochs, self.batches, self.remarks = epochs, batches, remarks
+        self.epochs, self.batches, self.notes = epochs, batches, notes
         self.started, self.before, self.done = time.monotonic(), done, done
         self.said = self.started
         self._bar: Bar | None = None
         self._task: TaskID | None = None
 
     def __enter__(self) -> "Progress":
-        for remark in self.remarks if self.kind != "off" else ():
-            print(f"note: {remark}", file=sys.stderr, flush=True)
+        for note in self.notes if self.kind != "off" else ():
+            print(f"note: {note}", file=sys.stderr, flush=True)
         if self.kind == "bar":
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
