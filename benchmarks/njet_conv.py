@@ -8,6 +8,7 @@ first, and `x_3x3` is the multiple of that; `x_3x3 last` is the multiple of a pl
 
 import math
 import warnings
+from argparse import Namespace
 from typing import Any
 
 import torch
@@ -48,12 +49,12 @@ def plain(x: Tensor, weight: Tensor) -> Tensor:
     return F.conv2d(x, weight, padding=1)
 
 
-def cases_at(channels: int, sigma: float, x: Tensor, routes: list[str]) -> tuple[dict[str, Case], str]:
+def cases_at(channels: int, sigma: float, x: Tensor, routes: list[str], sharing: str) -> tuple[dict[str, Case], str]:
     """The plain convolution and each route, and the name of the route the rule chooses."""
     weight = torch.randn(channels, channels, 3, 3, dtype=x.dtype)
     first = x.contiguous()
     cases = {"3x3": Case(plain, (weight,), x), "3x3 first": Case(plain, (weight,), first)}
-    njet = NJet(channels, channels)
+    njet = NJet(channels, channels, sharing=sharing)
     with torch.no_grad():
         njet.s.fill_(math.log2(sigma))
     for name, choice in ((name, ROUTES[name]) for name in routes):
@@ -62,12 +63,13 @@ def cases_at(channels: int, sigma: float, x: Tensor, routes: list[str]) -> tuple
     return cases, FilterConv2d(njet).realise(x.shape, x.dtype).route
 
 
-def measure(dtype: torch.dtype, layout: torch.memory_format, batch: int, repeats: int, routes: list[str]) -> list[dict[str, Any]]:
+def measure(dtype: torch.dtype, layout: torch.memory_format, given: Namespace) -> list[dict[str, Any]]:
+    batch, repeats, routes = given.batch, given.repeats, given.routes
     rows = []
     for channels, size in SHAPES:
         x = torch.randn(batch, channels, size, size, dtype=dtype).to(memory_format=layout)
         for sigma in SIGMAS:
-            cases, chosen = cases_at(channels, sigma, x, routes)
+            cases, chosen = cases_at(channels, sigma, x, routes, given.sharing)
             if chosen not in cases:
                 raise SystemExit(f"the route taken is {chosen}; name it among --routes")
             forward = medians({name: case.forward for name, case in cases.items()}, repeats)
@@ -89,15 +91,15 @@ def main() -> None:
     parser.add_argument("--layout", choices=["contiguous", "channels_last"], default="channels_last")
     parser.add_argument("--dtype", nargs="+", choices=["float32", "bfloat16"], default=["float32", "bfloat16"])
     parser.add_argument("--routes", nargs="+", choices=list(ROUTES), default=list(ROUTES), help="which to time beside the 3×3 convolution")
+    parser.add_argument("--sharing", choices=["layer", "channel"], default="layer", help="one σ for the layer, or for each output channel")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", ContinuaWarning)  # at σ = 4 a kernel outgrows the 8×8 map, on purpose
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
     layout = torch.channels_last if arguments.layout == "channels_last" else torch.contiguous_format
+    what = "N-jet convolution" if arguments.sharing == "layer" else "N-jet convolution with a σ for each output channel"
     tables = {
-        f"N-jet convolution, {name}, {arguments.layout}, batch {arguments.batch}": measure(
-            getattr(torch, name), layout, arguments.batch, arguments.repeats, arguments.routes
-        )
+        f"{what}, {name}, {arguments.layout}, batch {arguments.batch}": measure(getattr(torch, name), layout, arguments)
         for name in arguments.dtype
         if computable(name)
     }

@@ -2,7 +2,7 @@
 
     .venv/bin/pip install -c constraints.txt coverage
     .venv/bin/python scripts/mutants.py --sample 300 --seed 1 --json results/checks/mutants.json
-    .venv/bin/python scripts/mutants.py --survivors --json results/checks/mutants.json    # after tests were added
+    .venv/bin/python scripts/mutants.py --survivors --tests 500 --seconds 20 --json results/checks/mutants.json    # after tests were added
 
 First the tests of the core run once (one case of each), each with the lines it executes. Then mutants are drawn at random, half of them
 from `ode`, 3 of 10 from `filters`, the others from checkpointing: `<` becomes `<=`, `+` becomes `-`, a number grows by one, a condition is
@@ -29,7 +29,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from mutating import CODE, Mutant, all_mutants, changed, exchanged
+from mutating import CODE, Mutant, all_mutants, changed, core_digest, exchanged
 
 ROOT = Path(__file__).parents[1]
 TESTS = {
@@ -46,7 +46,7 @@ TESTS = {
 }
 UNMARKED = "not slow and not slurm and not browser"
 PARTS = {"ode": 0.5, "filters": 0.3, "checkpointing": 0.2}  # of a sample
-CASES, MOST_TESTS = 1, 60  # of each test, when lines are noted; of tests for one mutant
+CASES = 1  # of each test, when lines are noted
 ELSEWHERE = 5  # how a child ends that found no function to exchange
 # --- tests ----------------------------------------------------------------------------------------------------------------
 
@@ -100,7 +100,8 @@ def record(tests: Tests, names: list[str], target: Path, known: dict[str, Any]) 
         for name in data.measured_files():
             for line, contexts in data.contexts_by_lineno(name).items():
                 reached[f"{Path(name).relative_to(CODE)}:{line}"] += [test for test in contexts if test in seconds and test not in failed]
-        target.write_text(json.dumps(dict(reached=reached, seconds=known["seconds"] | seconds, failed=sorted(failed))))
+        kept = dict(source=known["source"], reached=reached, seconds=known["seconds"] | seconds, failed=sorted(failed))
+        target.write_text(json.dumps(kept))
 
     def after(_: str) -> None:
         seconds[current[0]] = _processor_seconds() - current[1]
@@ -125,7 +126,7 @@ def _processor_seconds() -> float:
     return sum(os.times()[:4])
 
 
-def chosen_tests(mutant: Mutant, recorded: dict[str, Any], cases: dict[str, list[str]], most: float) -> list[str]:
+def chosen_tests(mutant: Mutant, recorded: dict[str, Any], cases: dict[str, list[str]], most: float, most_tests: int) -> list[str]:
     """The quickest tests that reach the line, the first case of every test before the second of any."""
     reached, seconds = recorded["reached"], recorded["seconds"]
     names = set(reached.get(f"{mutant.file}:{mutant.line}", []))
@@ -141,7 +142,7 @@ def chosen_tests(mutant: Mutant, recorded: dict[str, Any], cases: dict[str, list
         ranked += [(rank, seconds.get(name, slowest), name) for rank, name in enumerate([*known, *others])]
     chosen, total = [], 0.0
     for _, cost, name in sorted(ranked):
-        if len(chosen) < MOST_TESTS and (not chosen or total + cost <= most):
+        if len(chosen) < most_tests and (not chosen or total + cost <= most):
             chosen.append(name)
             total += cost
     return chosen
@@ -235,7 +236,10 @@ class Count:
 
     def recorded(self, tests: Tests) -> dict[str, Any]:
         path = self.options.folder / "recorded.json"
-        known = json.loads(path.read_text()) if path.exists() else dict(reached={}, seconds={}, failed=[])
+        nothing, source = dict(reached={}, seconds={}, failed=[]), core_digest()
+        known = json.loads(path.read_text()) if path.exists() else nothing
+        if known.get("source") != source:  # its lines are those of another source
+            known = dict(nothing, source=source)
         missing = [name for group in tests.cases().values() for name in group[:CASES] if name not in known["seconds"]]
         if missing:
             if (child := os.fork()) == 0:
@@ -249,12 +253,15 @@ class Count:
                 raise SystemExit("the tests could not be recorded")
         return json.loads(path.read_text())
 
+    def chosen(self, mutant: Mutant, recorded: dict[str, Any], cases: dict[str, list[str]]) -> list[str]:
+        return chosen_tests(mutant, recorded, cases, self.options.seconds, self.options.tests)
+
     def judge_in_place(self, tests: Tests) -> None:
         recorded, cases = self.recorded(tests), tests.cases()
         for mutant in self.sample:
             if time.monotonic() > self.end:
                 return
-            names = [name for name in chosen_tests(mutant, recorded, cases, self.options.seconds) if name in tests.items]
+            names = [name for name in self.chosen(mutant, recorded, cases) if name in tests.items]
             tree, now = changed(mutant)
             limit = 3 * sum(recorded["seconds"].get(name, self.options.seconds / 10) for name in names) + 5
             code = in_child(lambda: in_place(tests, mutant, tree, names), limit) if names else 0  # noqa: B023
@@ -313,6 +320,7 @@ def main() -> int:
     parser.add_argument("--without", nargs="*", default=[], help="files of tests that are left out, to count as if they were not there")
     parser.add_argument("--survivors", action="store_true", help="ask the survivors of an earlier count again; new tests are noted first")
     parser.add_argument("--seconds", type=float, default=8.0, help="of tests for one mutant, unchanged")
+    parser.add_argument("--tests", type=int, default=60, help="at most so many for one mutant")
     parser.add_argument("--minutes", type=float, default=1e6, help="how long to go on; the same command takes it up again")
     parser.add_argument("--folder", type=Path, default=ROOT / ".tmp" / "mutants", help="where the lines of each test are kept")
     parser.add_argument("--json", type=Path, required=True, help="what is judged; mutants that are in it are not tried again")

@@ -2,6 +2,7 @@
 
 import ast
 import copy
+import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,10 +93,19 @@ def become(node: ast.AST, other: ast.AST) -> None:
         setattr(node, name, getattr(other, name))
 
 
+def core_files() -> list[Path]:
+    return sorted({path for pattern in CORE for path in CODE.glob(pattern)})
+
+
+def core_digest() -> str:
+    """Equal as long as no line of the core changes."""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in core_files())).hexdigest()
+
+
 def all_mutants() -> list[Mutant]:
     """Every place of the core."""
     found = []
-    for path in sorted({path for pattern in CORE for path in CODE.glob(pattern)}):
+    for path in core_files():
         file, seen = str(path.relative_to(CODE)), Counter[tuple[str, str]]()
         for index, (node, kind) in enumerate(places(ast.parse(path.read_text()))):
             was = shown(node)

@@ -10,6 +10,7 @@ import torch
 
 import continua as ct
 from continua.compat import huggingface
+from continua.models import hub_card
 
 constants = pytest.importorskip("huggingface_hub.constants", reason="pip install huggingface_hub")
 from hub_stand_in import TOKEN, Hub, running_hub  # noqa: E402
@@ -131,6 +132,14 @@ def test_without_the_package_one_is_told_what_to_install(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("name", ["runs", "a/b/c", "/nowhere/x", "./ann/small"])
-def test_what_can_only_be_a_folder_is_not_looked_for_on_the_hub(name: str) -> None:
+def test_what_can_only_be_a_folder_is_not_looked_for_on_the_hub(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # where there is no folder runs/, which a clone has after the demo
     with pytest.raises(ct.ConfigError, match=r"does not exist; expected a folder"):
         ct.from_pretrained(name)
+
+
+def test_a_card_is_tagged_as_a_neural_ode_only_where_the_network_has_one(net: ct.Network) -> None:
+    plain = ct.create_model("resnet4")
+    assert "- neural-ode" in hub_card(net, "ann/small")
+    assert "- neural-ode" not in hub_card(plain, "ann/small")
+    assert "- neural-ode" in hub_card(plain, "ann/small", tags=["neural-ode"]), "what its owner says stays"

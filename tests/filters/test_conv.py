@@ -203,6 +203,68 @@ def test_a_kernel_that_outgrows_its_map_is_named_once():
     made(maps(1, 3, 7, 7))
 
 
+def per_channel(channels, **options):
+    """A convolution whose output channels have scales from 0.4 to 2.2."""
+    made = FilterConv2d(NJet(channels[0] + options.get("time_channel", False), channels[1], sharing="channel"), **options).double()
+    with torch.no_grad():
+        made.filter.s.copy_(torch.linspace(0.4, 2.2, channels[1], dtype=torch.float64).log2())
+    return made
+
+
+@pytest.mark.parametrize(("channels", "stride", "time_channel"), [((5, 7), 1, False), ((17, 3), 2, True), ((4, 20), 3, False)])
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_a_sigma_for_each_output_channel_has_the_same_numbers_by_both_routes(channels, stride, time_channel, channels_last):
+    made = per_channel(channels, stride=stride, time_channel=time_channel)
+    x = maps(3, channels[0], 12, 9)
+    x = (x.to(memory_format=torch.channels_last) if channels_last else x).requires_grad_()
+    results = []
+    for made.route in ("native", "dense"):
+        y = made(x, 0.7) if time_channel else made(x)
+        weights = torch.linspace(-1, 1, y.numel(), dtype=y.dtype).view(y.shape)
+        results.append([y, *torch.autograd.grad((y * weights).sum(), [x, made.filter.alpha, made.filter.s])])
+        assert made.realise(x.shape).route == made.route
+    for native, dense in zip(*results, strict=True):
+        torch.testing.assert_close(native, dense, rtol=1e-10, atol=1e-10)
+
+
+def test_each_output_channel_is_filtered_by_its_own_scale():
+    made = per_channel((2, 3), route="native")
+    x, alpha = maps(1, 2, 12, 12), made.filter.alpha.detach()
+    whole = made(x).detach()
+    for channel, sigma in enumerate((0.4, 1.3, 2.2)):
+        alone = conv(sigma, (2, 1))
+        with torch.no_grad():
+            alone.filter.alpha.copy_(alpha[:, :, channel : channel + 1])
+        torch.testing.assert_close(whole[:, channel : channel + 1], alone(x).detach(), rtol=1e-9, atol=1e-9)
+
+
+def test_a_sigma_for_each_output_channel_passes_gradcheck_twice():
+    made = per_channel((3, 4), route="native")
+    inputs = (maps(2, 3, 12, 13, grad=True), made.filter.alpha, made.filter.s)
+    ready = made.realise((2, 3, 12, 13))
+
+    def run(x, alpha, s):
+        kernel = made.filter.kernel({"alpha": alpha, "s": s})
+        return ready.apply(x, None, alpha, kernel.rows[None], kernel.cols[None])
+
+    assert torch.autograd.gradcheck(run, inputs, fast_mode=True)
+    assert torch.autograd.gradgradcheck(run, inputs, fast_mode=True)
+
+
+def test_with_a_sigma_for_each_output_channel_small_kernels_stay_dense():
+    def route(sigma, channels, **options):
+        made = FilterConv2d(NJet(channels, 8, sharing="channel"), **options)
+        with torch.no_grad():
+            made.filter.s.fill_(np.log2(sigma))
+        return made.realise((4, channels, 16, 16)).route
+
+    assert route(0.2, 64) == "dense"  # 3×3
+    assert route(0.2, 64, route="native") == "native"
+    assert route(0.5, 8) == "dense"  # 5×5 with few channels
+    assert route(1.0, 16) == "native"
+    assert FilterConv2d(NJet(64, 8, sharing="pair")).realise((4, 64, 16, 16)).route == "dense"
+
+
 def test_the_native_route_is_taken_where_it_can_be(monkeypatch):
     assert conv(0.2, (64, 64)).realise((8, 64, 16, 16)).route == "native"
     assert conv(2.0, (1, 64)).realise((8, 1, 16, 16)).route != "native"  # whole vectors of channels for one

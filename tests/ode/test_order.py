@@ -93,3 +93,44 @@ def test_the_published_interpolant_of_dopri5_is_not_beaten_by_a_derived_one():
     a, b = np.array(METHODS["dopri5"].a), np.array(METHODS["dopri5"].b)
     _, order = continuous_extension(a, b, 5, fsal=True)
     assert order == extension_order(a, np.array(METHODS["dopri5"].interpolant)) == 4
+
+
+def test_coefficients_are_right_to_their_last_digits():
+    """One digit of a fraction with ten of them is more than rounding: every coefficient stands in a condition that it would break."""
+
+    def broken(weights: dict, b: np.ndarray, order: int, theta: float = 1.0) -> float:
+        conditions = [tree for nodes in range(1, order + 1) for tree in trees(nodes)]
+        return max(abs(b @ weights[tree] - theta ** size(tree) / density(tree)) for tree in conditions)
+
+    for name, (order, embedded, between) in KNOWN.items():
+        tableau = METHODS[name]
+        a, b = np.array(tableau.a), np.array(tableau.b)
+        weights = elementary_weights(a, order)
+        assert np.abs(a.sum(1) - tableau.c).max() < 1e-12, name
+        assert broken(weights, b, order) < 1e-13, name
+        if tableau.b_error is not None and embedded is not None:
+            assert broken(weights, b - np.array(tableau.b_error), embedded) < 1e-13, name
+        if tableau.dense is not None:
+            dense = np.array(tableau.dense)
+            assert np.abs(dense.sum(1) - b).max() < 1e-13, name
+            for theta in (0.13, 0.5, 0.77):
+                assert broken(weights, dense @ theta ** np.arange(1, dense.shape[1] + 1), between, theta) < 1e-13, name
+
+
+def test_explicit_and_diagonally_implicit_are_what_stands_above_the_diagonal():
+    for name, tableau in METHODS.items():
+        a = np.array(tableau.a)
+        assert tableau.explicit == (not np.triu(a).any()), name
+        assert tableau.diagonal == (not np.triu(a, 1).any() and np.diag(a).any()), name
+
+
+def test_stiff_methods_damp_every_decay_and_forget_an_infinite_one():
+    """L-stability: of y' = λy a step makes R(hλ) = 1 + z bᵀ(1 − zA)⁻¹1, at most 1 on the imaginary axis, and 0 far to the left of it."""
+
+    def step(a: np.ndarray, b: np.ndarray, z: complex) -> float:
+        return abs(1 + z * b @ np.linalg.solve(np.eye(len(b)) - z * a, np.ones(len(b))))
+
+    for name in ("radau3", "radau5", "kvaerno3", "kvaerno5"):
+        a, b = np.array(METHODS[name].a), np.array(METHODS[name].b)
+        assert max(step(a, b, 1j * y) for y in np.logspace(-3, 4, 200)) <= 1 + 1e-9, name
+        assert step(a, b, -1e7) < 1e-5, name

@@ -53,6 +53,29 @@ def test_states_steps_and_gradients_are_those_outside_the_graph(save_at, options
     assert "pid" not in str(options) or int(outcomes[0][-1]) > 0, "this problem is to reject a step"
 
 
+class Counted(nn.Module):
+    """How often f was evaluated, and how many steps were accepted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.field = VectorField(3, 4)
+
+    def forward(self, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        found = solve(self.field, y, 0.0, 2.0, method="bosh3", rtol=1e-6, atol=1e-6, control=StepControl(one_graph=True))
+        return found.y1, torch.as_tensor(found.stats.nfe), torch.as_tensor(found.stats.accepted)
+
+
+def test_evaluations_are_counted_in_the_graph_as_outside_it():
+    """Three for each step that is tried; where the solve is differentiated, accepted steps are taken twice."""
+    model, y0 = Counted(), torch.randn(3, 3, dtype=F64)
+    outside, inside = both(model)
+    with torch.no_grad():
+        (_, expected, accepted), (_, counted, _) = outside(y0), inside(y0)
+    assert int(accepted) > 5
+    assert int(counted) == int(expected)
+    assert int(inside(y0)[1]) == int(expected) + 3 * int(accepted)
+
+
 class Root(nn.Module):
     """dy/dt = −w √y, which the first step leaves where it is not defined."""
 

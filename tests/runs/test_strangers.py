@@ -222,16 +222,18 @@ def test_lists_of_studies_and_sweeps_are_shown_beside_bad_folders(
 # --- a folder that moves ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("when", ["_train_batch", "_save", "_finish"])
 @pytest.mark.parametrize("how", ["renamed", "removed"])
-def test_a_run_whose_folder_goes_away_stops_and_says_so(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    step, folder = Training._train_batch, tmp_path / "run"
+def test_a_run_whose_folder_goes_away_stops_and_says_so(how: str, when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a line of metrics is written, before a checkpoint after it, and when only weights and result are left to write."""
+    work, folder = getattr(Training, when), tmp_path / "run"
 
-    def disturbed(self: Training, batch: object) -> bool:
-        if self.step == 3:
+    def disturbed(self: Training, *given: object) -> object:
+        if self.step >= 3 and folder.exists():
             folder.rename(tmp_path / "moved") if how == "renamed" else shutil.rmtree(folder)
-        return step(self, batch)  # pyright: ignore[reportArgumentType]
+        return work(self, *given)
 
-    monkeypatch.setattr(Training, "_train_batch", disturbed)
+    monkeypatch.setattr(Training, when, disturbed)
     with pytest.raises(ContinuaError, match=r"run was moved, renamed or removed while it was being trained in"):
         train(tiny_recipe(**SHORT), folder, QUIET)
     assert not folder.exists(), "the old place is not made again"

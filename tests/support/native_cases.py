@@ -46,6 +46,8 @@ def conv_case(draw: random.Random, dtype: torch.dtype = torch.float64, most: int
         return values + signs * values.flip(-1) if alternating else values
 
     each = [(batch,) if draw.random() < 0.25 else () for _ in range(3)]
+    if own := draw.random() < 0.2:  # taps for each output channel
+        each = [(), (1, out), (1, out)]
     groups = draw.choice([0, *(n for n in range(1, channels + 1) if channels % n == 0)])
     time = draw.choice([(), (batch,)]) if draw.random() < 0.6 and batch else None
     size = [(n - 1) // stride + 1 for n in (height, width)]
@@ -61,7 +63,7 @@ def conv_case(draw: random.Random, dtype: torch.dtype = torch.float64, most: int
         bias=maybe(normal(out)),
         t=None if time is None else normal(*time),
         time_map=None if time is None else normal(out, *size),
-        along=maybe(direction / direction.norm(dim=(-2, -1), keepdim=True)),
+        along=None if own else maybe(direction / direction.norm(dim=(-2, -1), keepdim=True)),
         groups=groups,
         eps=1e-3,
         activation=draw.choice(NATIVE_ACTIVATIONS),

@@ -11,9 +11,11 @@ from command_line import failed
 from training import QUIET, lasting_lines, tiny_recipe
 
 from continua.cli import main
+from continua.models import create_model, list_models
 from continua.runs.loading import recipe_fields
 from continua.train import Run, train
 from continua.train.loop import Training
+from continua.train.metrics import remarks
 
 WORDS = [
     *("train", "--recipe", "demo", "--data", "digits", "--per-class", "4", "--epochs", "2", "--batch_size=16", "--optimiser.lr", "1e-2"),
@@ -145,3 +147,21 @@ def test_help_explains_every_field_of_the_recipe(capsys: pytest.CaptureFixture[s
     assert {name for name, _ in recipe_fields()} <= {name.replace("-", "_") for name in explained}
     assert "images per update, over all ranks [128] (type: int)" in explained["batch-size"]
     assert not [part for part in explained.values() if part.split("(type:")[0].split()[-1].isupper()], "a name and its type, and no words"
+
+
+def test_a_network_whose_head_reads_norms_of_single_channels_is_remarked_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The default of 32 groups is made for up to 128 channels; with 8 of them a newcomer's loss stayed at log(classes)."""
+    words = [*WORDS, "--epochs", "1", "--per-class", "2"]
+    assert main([*words, "--model-options.norm_groups", "32", "--out", str(tmp_path / "single")]) == 0
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
+    assert "8 groups of one channel each" in line
+    assert line.endswith("--model-options.norm_groups 2")
+    assert main([*words, "--model-options.norm_groups", "2", "--out", str(tmp_path / "pairs")]) == 0
+    assert "note: " not in capsys.readouterr().err
+    assert main([*words, "--model-options.norm_groups", "channels", "--out", str(tmp_path / "wanted")]) == 0
+    assert "note: " not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("model", [name for name in list_models() if name.startswith(("dcn", "odenet", "resnet_", "res_ode", "ode_only"))])
+def test_networks_as_published_are_not_remarked_on(model: str) -> None:
+    assert remarks(create_model(model)) == []

@@ -118,6 +118,7 @@ def test_mlflow_in_a_local_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @needs["trackio"]
+@pytest.mark.filterwarnings("error:Reserved keys")
 def test_trackio_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
     import trackio

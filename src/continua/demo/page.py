@@ -89,7 +89,7 @@ def _order(subjects: Subjects) -> str:
     ranked = sorted(known, key=lambda name: -known[name].mean())
     best, last = known[ranked[0]], known[ranked[-1]]
     apart, wide = best.mean() - last.mean(), max(values.std(ddof=1) for values in known.values())
-    ranges = "; ".join(f"{name} {values.min():.1f} to {values.max():.1f} %" for name, values in known.items())
+    ranges = "; ".join(f"{name} {values.min():.1f} to {values.max():.1f}\u00a0%" for name, values in known.items())
     told = "so the order of the networks is more than chance" if apart > 2 * wide else "so their order says little"
     return (
         f"Over {len(best)} seeds: {ranges}. From the best mean ({ranked[0]}) to the lowest ({ranked[-1]}) it is {apart:.1f} points, and "

@@ -1,5 +1,6 @@
 """The frame of the page: which network, which image (of its data or uploaded), what it says, and the panel that is open."""
 
+import gc
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
@@ -95,6 +96,8 @@ def _arguments(words: Sequence[str]) -> tuple[list[str], str | None, Path | None
 
 @st.cache_resource(show_spinner=False)
 def _answers() -> Answers:
+    gc.collect()
+    gc.freeze()  # what was imported stays: to look for garbage among it took 0.2 s, every few changes
     return Answers()
 
 

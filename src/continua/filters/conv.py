@@ -30,6 +30,7 @@ from continua.filters.routes import (
     dense_operator,
     is_channels_last,
     native_operator,
+    native_pays,
     why_not_native,
     without_autocast,
 )
@@ -207,7 +208,7 @@ class FilterConv2d(nn.Module):
 
     def _takes_native(self, device: torch.device) -> bool:
         """Whether this convolution takes the native kernels: an N-jet they know, where they run, no other route asked for."""
-        order = self.filter.jet_order
+        order = self.filter.channel_order if self.filter.jet_order is None else self.filter.jet_order
         known = order is not None and order <= MOST_ORDERS and self.padding == "same" and self.discretisation == "sampled"
         if not known or self.route not in ("auto", "native") or (self.route == "auto" and self.in_channels < FEWEST_CHANNELS):
             return False
@@ -255,6 +256,7 @@ class FilterConv2d(nn.Module):
         """The route for the map's channels and, with a time channel, the response of that channel's kernel to a map of ones."""
         self._check_kernel(kernel, geometry)
         self.filter.watch_map(kernel, (geometry.height, geometry.width))
+        native = native and (self.route == "native" or native_pays(kernel))
         route = "native" if native else self._route(kernel, geometry, precision)
         if not self.time_channel:
             return _make_operator(route, kernel, geometry), None

@@ -28,7 +28,10 @@ class Filter(nn.Module):
     """The times between which a filter that depends on t is meant to be used."""
 
     jet_order: int | None = None
-    """The order N of a filter that is an N-jet with one σ per layer: such a filter has the separable route."""
+    """The order N of a filter that is an N-jet with one σ per layer: such a filter has the separable and the native route."""
+
+    channel_order: int | None = None
+    """The order N of a filter that is an N-jet with a σ for each output channel, which has the native route only, beside the dense one."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()

@@ -53,6 +53,7 @@ class NJet(JetAlgebra):
         self.radius = 3 if radius is None and sharing == "pair" else radius
         self.size = None if self.radius is None else 2 * self.radius + 1
         self.jet_order = order if sharing == "layer" else None
+        self.channel_order = order if sharing == "channel" else None
         self.limit = SigmaBounds(sigma_bounds) if sigma_bounds is not None else None
         self.watch = ScaleWatch()
         self.frozen_reach: Reach | None = None

@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from continua.blocks import ODEBlock
 from continua.errors import ConfigError
 from continua.limits import DOWNLOAD, JSON_BYTES, Limit
 
@@ -170,7 +171,8 @@ def hub_card(net: "Network", repo_id: str, **given: Any) -> str:
     size = entry.image_size if entry is not None else 32
     head: dict[str, Any] = {"library_name": "continua", "pipeline_tag": "image-classification"}
     head |= {key: given[key] for key in CARD_KEYS if key in given and key not in ("text", "tags")}
-    head["tags"] = list(dict.fromkeys([*given.get("tags", ()), "continua", "neural-ode", "image-classification"]))
+    kinds = ["continua", *(["neural-ode"] if any(isinstance(part, ODEBlock) for part in net.modules()) else []), "image-classification"]
+    head["tags"] = list(dict.fromkeys([*given.get("tags", ()), *kinds]))
     text = given.get("text", "Its owner has not yet written down which images it was trained on, how, and how well it does.")
     options = "\n".join(f"| `{name}` | `{value}` |" for name, value in net.config["options"].items())
     return f"""---

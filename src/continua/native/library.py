@@ -46,7 +46,7 @@ class ConvArguments(ctypes.Structure):
     """One call of norm → activation → N-jet convolution → time term, or of its vector–Jacobian product."""
 
     _fields_ = _fields(
-        "int: dtype batch in_channels out_channels height width order stride reach_y reach_x groups activation threads times,"
+        "int: dtype batch in_channels out_channels height width order stride reach_y reach_x groups activation threads times own_taps,"
         "long: alpha_sample rows_sample cols_sample, double: eps, pointer: x, strides: x_strides,"
         "pointer: gamma beta alpha rows cols bias t time_map y,"
         "strides: y_strides, pointer: along y_along gy, strides: gy_strides, pointer: gx, strides: gx_strides,"

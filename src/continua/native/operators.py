@@ -57,7 +57,8 @@ def native_conv(
         x: (batch, in, height, width)
         gamma, beta: (in), scale and shift of the norm.
         alpha: (basis, in, out), or (batch, basis, in, out) where each sample has its own; basis functions as `jet_orders` lists them.
-        rows, cols: (order + 1, taps), or (batch, order + 1, taps); zeros lie around the map.
+        rows, cols: (order + 1, taps), or (batch, order + 1, taps), or (1, out, order + 1, taps) where each output channel has its own,
+            shared by all samples; zeros lie around the map.
         bias: (out)
         t: 0-d or (batch,), the time.
         time_map: (out, out height, out width), what t multiplies.
@@ -140,13 +141,19 @@ def _check_map(x: Tensor, gamma: Tensor | None, beta: Tensor | None, groups: int
 def _check_kernel(x: Tensor, alpha: Tensor, rows: Tensor, cols: Tensor, stride: int) -> None:
     order = rows.shape[-2] - 1
     basis = (order + 1) * (order + 2) // 2
-    _check(rows.ndim in (2, 3) and cols.ndim in (2, 3) and alpha.ndim in (3, 4), "rows, cols and alpha have 2, 2 and 3 axes, or one more")
+    if rows.ndim == 4 or cols.ndim == 4:
+        own = (1, alpha.shape[-1])
+        _check(rows.shape[:-2] == cols.shape[:-2] == own, f"rows and cols of each output channel are ({own[0]}, {own[1]}, order + 1, taps)")
+        _check(alpha.ndim == 3, "all samples share coefficients where each output channel has its own taps")
+    else:
+        shaped = rows.ndim in (2, 3) and cols.ndim in (2, 3) and alpha.ndim in (3, 4)
+        _check(shaped, "rows, cols and alpha have 2, 2 and 3 axes, or one more")
     _check(0 <= order <= MOST_ORDERS and cols.shape[-2] == order + 1, f"orders up to {MOST_ORDERS}; got taps {tuple(rows.shape)}")
     _check(rows.shape[-1] % 2 == 1 and cols.shape[-1] % 2 == 1, "the taps have a centre: an odd number of them")
     _check(alpha.shape[-3:-1] == (basis, x.shape[1]), f"alpha is ({basis}, {x.shape[1]}, out); got {tuple(alpha.shape)}")
     _check(stride >= 1, f"a stride of at least 1; got {stride}")
-    for own in (value for value, axes in ((alpha, 3), (rows, 2), (cols, 2)) if value.ndim > axes):
-        _check(own.shape[0] == x.shape[0], f"{x.shape[0]} samples, and {own.shape[0]} kernels")
+    for each in (value for value, axes in ((alpha, 3), (rows, 2), (cols, 2)) if value.ndim == axes + 1):
+        _check(each.shape[0] == x.shape[0], f"{x.shape[0]} samples, and {each.shape[0]} kernels")
 
 
 def output_like(x: Tensor, out: int, stride: int) -> Tensor:
@@ -173,7 +180,7 @@ class ConvCall:
         _check_map(x, gamma, beta, groups, activation)
         _check_kernel(x, alpha, rows, cols, stride)
         size = (alpha.shape[-1], *((size - 1) // stride + 1 for size in x.shape[2:]))
-        _check(along is None or (along.shape == cols.shape and stride == 1), "along is like cols, and for stride 1")
+        _check(along is None or (along.shape == cols.shape and cols.ndim < 4 and stride == 1), "along is like cols, and for stride 1")
         _check(bias is None or bias.shape == alpha.shape[-1:], f"bias has one number for each of {alpha.shape[-1]} channels")
         _check(time_map is None or time_map.shape == size, f"time_map is {size}")
         _check(t is None or t.numel() in (1, x.shape[0]), f"one t, or one for each of {x.shape[0]} samples")
@@ -197,6 +204,7 @@ class ConvCall:
             activation=NATIVE_ACTIVATIONS.index(activation),
             threads=torch.get_num_threads(),
             times=0 if times is None else len(times),
+            own_taps=int(rows.ndim == 4),
             alpha_sample=alpha.shape[1:].numel() if alpha.ndim == 4 else 0,
             rows_sample=rows.shape[1:].numel() if rows.ndim == 3 else 0,
             cols_sample=cols.shape[1:].numel() if cols.ndim == 3 else 0,

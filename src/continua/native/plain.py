@@ -58,14 +58,18 @@ def plain_norm_act_conv(
 
 def _convolved(x: Tensor, alpha: Tensor, rows: Tensor, cols: Tensor, stride: int) -> Tensor:
     batch, order = x.shape[0], rows.shape[-2] - 1
+    pairs = [(i, j) for i in range(order + 1) for j in range(order - i, -1, -1)]
+    padding = rows.shape[-1] // 2, cols.shape[-1] // 2
+    if rows.ndim == 4:  # taps for each output channel
+        parts = [torch.einsum("co,oy,ox->ocyx", alpha[f], rows[0, :, i], cols[0, :, j]) for f, (i, j) in enumerate(pairs)]
+        return functional.conv2d(x, torch.stack(parts).sum(0), stride=stride, padding=padding)
     each = alpha.ndim == 4 or rows.ndim == 3 or cols.ndim == 3  # a kernel for each sample: one grouped convolution
     if each:
         alpha, rows, cols = (value.expand(batch, *value.shape[-axes:]) for value, axes in ((alpha, 3), (rows, 2), (cols, 2)))
-    pairs = [(i, j) for i in range(order + 1) for j in range(order - i, -1, -1)]
     parts = [
         torch.einsum("...co,...y,...x->...ocyx", alpha[..., f, :, :], rows[..., i, :], cols[..., j, :]) for f, (i, j) in enumerate(pairs)
     ]
-    weight, padding = torch.stack(parts).sum(0), (rows.shape[-1] // 2, cols.shape[-1] // 2)
+    weight = torch.stack(parts).sum(0)
     if not each or batch == 0:
         weight = weight.sum(0) if each else weight  # of no samples
         return functional.conv2d(x, weight, stride=stride, padding=padding)

@@ -16,7 +16,7 @@ from continua.files import Json, refuse_links
 from continua.machine import enough_memory
 from continua.runs import Evaluation, Recipe, Run, costs, evaluate, identity, readable_errors, stored_identities
 from continua.train.checkpoint import checkpoint_path, fitting_state, load_last_checkpoint, plain_number, save_checkpoint
-from continua.train.metrics import EpochSums, Journal, Progress
+from continua.train.metrics import EpochSums, Journal, Progress, remarks
 from continua.train.optimiser import AveragedWeights, Plateau, lr_factor, set_lr, sigmas
 from continua.train.step import Parts, StopSignal, TrainingStep, laid_out
 from continua.train.trackers import Tracker
@@ -81,7 +81,8 @@ class Training:
     def fit(self) -> Json:
         """Train to the end and report. Raises Interrupted or TrainingStopped once all there is to save is saved."""
         batches, shown = len(self.parts.train), self.options.progress if self.fabric.is_global_zero else "off"
-        with self.stop.listening(), Progress(shown, self.recipe.epochs, batches, self.epoch * batches + self.batch) as progress:
+        done, notes = self.epoch * batches + self.batch, remarks(self.net)
+        with self.stop.listening(), Progress(shown, self.recipe.epochs, batches, done, notes) as progress:
             result: Json | None = None
             try:
                 while self.epoch < self.recipe.epochs:

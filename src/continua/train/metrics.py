@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from torch import nn
+
 from continua.errors import ConfigError
 from continua.files import Json
 from continua.runs import Run
@@ -81,20 +83,37 @@ BEAT = 4.0  # seconds after which lines say how far a training is, also within a
 SPARSER = 0.02  # or this share of the time it has taken: the log of a long training stays short
 
 
+def remarks(net: nn.Module) -> list[str]:
+    """What a person should know of a network before it trains: a norm of single channels takes from the head what it reads.
+
+    The head takes the mean of each channel over its map, and such a norm has made them all alike. Who asked for "channels" knows.
+    """
+    norm = getattr(getattr(net, "head", None), "norm", None)
+    wanted = getattr(getattr(net, "options", None), "norm_groups", None) == "channels"
+    if wanted or not isinstance(norm, nn.GroupNorm) or norm.num_groups < max(2, norm.num_channels):
+        return []
+    return [
+        f"the norm before the classifier has {norm.num_groups} groups of one channel each, so the mean over a map tells little: "
+        f"such a network hardly learns. Fewer groups help: --model-options.norm_groups {max(1, norm.num_groups // 4)}"
+    ]
+
+
 class Progress:
     """What a person sees while a network trains. `kind`: auto (a bar where stderr is a terminal, else lines), bar, lines or off."""
 
-    def __init__(self, kind: str, epochs: int, batches: int, done: int = 0) -> None:
+    def __init__(self, kind: str, epochs: int, batches: int, done: int = 0, remarks: Sequence[str] = ()) -> None:
         if kind not in ("auto", "bar", "lines", "off"):
             raise ConfigError(f"progress is {kind!r}; expected auto, bar, lines or off")
         self.kind = ("bar" if sys.stderr.isatty() else "lines") if kind == "auto" else kind
-        self.epochs, self.batches = epochs, batches
+        self.epochs, self.batches, self.remarks = epochs, batches, remarks
         self.started, self.before, self.done = time.monotonic(), done, done
         self.said = self.started
         self._bar: Bar | None = None
         self._task: TaskID | None = None
 
     def __enter__(self) -> "Progress":
+        for remark in self.remarks if self.kind != "off" else ():
+            print(f"note: {remark}", file=sys.stderr, flush=True)
         if self.kind == "bar":
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn

@@ -125,7 +125,8 @@ class Trackio:
         self._trackio.init(project=project, name=run.folder.name, config=plain_recipe(run.recipe), resume="allow")
 
     def log(self, numbers: Mapping[str, float], epoch: int) -> None:
-        self._trackio.log(dict(numbers), step=epoch)
+        own = {"step": "batches"}  # "step" is trackio's own word, for what we call the epoch
+        self._trackio.log({own.get(name, name): value for name, value in numbers.items()}, step=epoch)
 
     def finish(self, result: Json | None) -> None:
         self._trackio.finish()

@@ -18,6 +18,7 @@ struct NormActConv {
   int32_t activation;
   int32_t threads;
   int32_t times;          // how many times t holds: 1 or batch; 0: no time term
+  int32_t own_taps;       // not 0: every output channel has its own, rows and cols are (out, order + 1, 2 reach + 1); all samples share them
   int64_t alpha_sample;   // elements between two samples' coefficients; 0: shared
   int64_t rows_sample, cols_sample; // likewise for the taps
   double eps;
