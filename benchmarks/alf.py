@@ -1,7 +1,7 @@
 """`gradient="leapfrog"` (MALI, Zhuang et al. 2021) beside `gradient="reversible"`: both give exact gradients and keep no trajectory.
 
-The leapfrog is of second order and costs one evaluation a step, backward another. Both are given equal steps, doubled until the state at the
-end is within the asked error of a tight solve, and then timed, forward and backward, with the same field.
+The leapfrog is of second order and costs one evaluation a step, backward another. Both are given equal steps, doubled until the state at
+the end is within the asked error of a tight solve, and then timed, forward and backward, with the same field.
 """
 
 from collections.abc import Callable
