@@ -1,12 +1,7 @@
-"""The asynchronous leapfrog (MALI, Zhuang et al. 2021) beside `gradient="reversible"`: both give exact gradients and keep no trajectory.
+"""`gradient="leapfrog"` (MALI, Zhuang et al. 2021) beside `gradient="reversible"`: both give exact gradients and keep no trajectory.
 
-A step of the leapfrog carries (y, v), v0 = f(t0, y0),
-
-    z = y + h/2 v,        v' = 2 f(t + h/2, z) − v,        y' = z + h/2 v'.
-
-It is of second order, costs one evaluation, and is undone exactly; backward takes one evaluation and one product with the Jacobian a step.
-Both are given equal steps, doubled until the state at the end is within the asked error of a tight solve, and then timed, forward and
-backward, with the same field.
+The leapfrog is of second order and costs one evaluation a step, backward another. Both are given equal steps, doubled until the state at
+the end is within the asked error of a tight solve, and then timed, forward and backward, with the same field.
 """
 
 from collections.abc import Callable
@@ -24,50 +19,8 @@ Row = dict[str, Any]
 END = 2.0
 
 
-class Leapfrog(torch.autograd.Function):
-    """y1 by the asynchronous leapfrog; backward undoes its steps."""
-
-    @staticmethod
-    def forward(ctx: Any, f: nn.Module, steps: int, y0: Tensor, *params: Tensor) -> Tensor:
-        h = END / steps
-        y, v = y0, f(torch.tensor(0.0), y0)
-        for n in range(steps):
-            z = torch.add(y, v, alpha=h / 2)
-            v = torch.sub(2 * f(torch.tensor((n + 0.5) * h), z), v)
-            y = torch.add(z, v, alpha=h / 2)
-        ctx.f, ctx.steps = f, steps
-        ctx.save_for_backward(y, v)
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
-        (gy,), f, steps = cotangents, ctx.f, ctx.steps
-        (y, v), params = ctx.saved_tensors, tuple(f.parameters())
-        h, gv, sums = END / steps, torch.zeros_like(gy), [torch.zeros_like(p) for p in params]
-
-        def pull(t: float, point: Tensor, seed: Tensor) -> tuple[Tensor, Tensor]:
-            with torch.enable_grad():
-                leaf = point.detach().requires_grad_()
-                rate = f(torch.tensor(t), leaf)
-            found = torch.autograd.grad(rate, (leaf, *params), seed)
-            for total, part in zip(sums, found[1:], strict=True):
-                total += part
-            return rate.detach(), found[0]
-
-        for n in reversed(range(steps)):
-            z = torch.sub(y, v, alpha=h / 2)
-            gv = torch.add(gv, gy, alpha=h / 2)
-            rate, gz = pull((n + 0.5) * h, z, 2 * gv)
-            gy = gy + gz
-            v = 2 * rate - v
-            y = torch.sub(z, v, alpha=h / 2)
-            gv = torch.add(-gv, gy, alpha=h / 2)
-        gy = gy + pull(0.0, y, gv)[1]
-        return None, None, gy, *sums
-
-
 def leapfrog(f: nn.Module, y0: Tensor, steps: int) -> Tensor:
-    return Leapfrog.apply(f, steps, y0, *f.parameters())
+    return solve(f, y0, 0.0, END, method="midpoint", steps=steps, gradient="leapfrog").y1  # pyright: ignore
 
 
 def reversible(method: str) -> Callable[[nn.Module, Tensor, int], Tensor]:

@@ -5,7 +5,7 @@ from continua.ode.control import StepControl
 from continua.ode.dense import between
 from continua.ode.events import Event, steady_state
 from continua.ode.forcing import Forcing
-from continua.ode.gradients import Adjoint, Checkpoint, Direct, ForwardPass, Gradient, Reversible, connect
+from continua.ode.gradients import Adjoint, Checkpoint, Direct, ForwardPass, Gradient, Leapfrog, Reversible, connect
 from continua.ode.implicit import Implicit, ImplicitStepper
 from continua.ode.integration import AcceptedSteps, Integration
 from continua.ode.plain import upgrade_solver_options
@@ -32,6 +32,7 @@ __all__ = [
     "Implicit",
     "ImplicitStepper",
     "Integration",
+    "Leapfrog",
     "ParameterGradients",
     "Rate",
     "Reversible",

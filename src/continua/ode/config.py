@@ -10,7 +10,7 @@ from torch import Tensor
 from continua.errors import ConfigError, unknown_name
 from continua.ode.control import Per, StepControl
 from continua.ode.error import Tolerance
-from continua.ode.gradients import Adjoint, Checkpoint, Direct, Gradient, Reversible
+from continua.ode.gradients import Adjoint, Checkpoint, Direct, Gradient, Leapfrog, Reversible
 from continua.ode.implicit import Implicit
 from continua.ode.plain import Options, Plain, build, is_finite, is_whole, refuse_unknown
 from continua.ode.tableau import Tableau, find_method, name_of
@@ -205,7 +205,7 @@ def _shown(value: Tolerance) -> str:
     return f"{low:g} … {high:g}"
 
 
-GRADIENTS: dict[str, type[Gradient]] = {kind.kind: kind for kind in (Checkpoint, Direct, Reversible, Adjoint)}
+GRADIENTS: dict[str, type[Gradient]] = {kind.kind: kind for kind in (Checkpoint, Direct, Reversible, Leapfrog, Adjoint)}
 
 
 def find_gradient(given: "Gradient | str | Options") -> Gradient:

@@ -64,8 +64,8 @@ def solve(
             against y0, or tuples with one of these for each part of y0.
         steps: this many equal steps instead of adaptive ones.
         control: "batch", one step for all; "sample", every sample its own time and step; or a `StepControl` with all its constants.
-        gradient: "checkpoint" (recommended), "direct", "reversible" or "adjoint" (not recommended); one of these with its options, such as
-            `Checkpoint(segments="sqrt")`; or a `Gradient` of your own.
+        gradient: "checkpoint" (recommended), "direct", "reversible", "leapfrog" or "adjoint" (not recommended); one of these with its
+            options, such as `Checkpoint(segments="sqrt")`; or a `Gradient` of your own.
         save_at: sorted times inside the interval at which the state is wanted; (time,) or, with an interval per sample, (time, batch).
         dense: keep the interpolant, for `Solution.interpolate`.
         params: tensors besides y0 that f depends on and that need gradients, where f is not a module that owns them.
