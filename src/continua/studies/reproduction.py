@@ -37,6 +37,7 @@ from continua.studies.study import SCALES, STUDIES, Finding, Row, Study
 from continua.train import RunOptions
 
 KEPT = Path("results")  # runs that are kept with the project, in folders one or two levels down
+MOST_BYTES = 2_000_000  # weights from this size on are not kept
 
 
 @dataclass(frozen=True)
@@ -246,7 +247,7 @@ def _write(made: Reproduction) -> None:
 
 
 def keep(made: Reproduction, folder: Path = KEPT) -> list[Path]:
-    """Put a study with the project: its entry without images of the data set, and of each run the weights and the small files.
+    """Put a study with the project: its entry without images of the data set, and of each run the small files and weights below 2 MB.
 
     Args:
         made: what `reproduce` gave.
@@ -280,7 +281,8 @@ def _copy_run(run: Run, target: Path) -> Path:
     environment = run.machine
     environment.pop("system", None)  # whose machine it was is nobody's business
     write_text(target / run.environment.name, json.dumps(environment, indent=2) + "\n")
-    shutil.copytree(run.best, target / "best", dirs_exist_ok=True)
+    if all(path.stat().st_size < MOST_BYTES for path in run.best.iterdir()):
+        shutil.copytree(run.best, target / "best", dirs_exist_ok=True)
     return target
 
 
