@@ -210,7 +210,9 @@ def study_rows(batch: int, repeats: int, bfloat16: bool, with_hybrid: bool) -> l
         nets["continua, hybrid, checkpoint"] = (network(1.0, solver=fixed, **hybrid), False)
     if bfloat16:
         nets["plain PyTorch modules, bfloat16"] = (Reference(network(1.0), rk4_block), True)
-        nets["continua, hybrid, direct, bfloat16"] = (network(1.0, solver=dict(**fixed, gradient="direct"), **hybrid), True)
+        nets["continua, sampled, direct, bfloat16"] = (network(1.0, solver=dict(**fixed, gradient="direct")), True)
+        if with_hybrid:
+            nets["continua, hybrid, direct, bfloat16"] = (network(1.0, solver=dict(**fixed, gradient="direct"), **hybrid), True)
     seconds = medians({name: training_step(net, images, labels, half) for name, (net, half) in nets.items()}, repeats)
     return [
         {

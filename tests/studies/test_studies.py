@@ -11,7 +11,7 @@ from continua.cli import main
 from continua.report import Entry, from_plain
 from continua.runs import Run, identity, load_recipe
 from continua.studies import SCALES, STUDIES, find_study, keep, reproduce, train_here, train_row
-from continua.studies.reproduction import KEPT, MOST_BYTES, _copy_run, study_folder
+from continua.studies.reproduction import KEPT, _copy_run, study_folder
 from continua.studies.runs import Places, wanted_runs
 from continua.train import RunOptions
 
@@ -91,18 +91,17 @@ def test_a_kept_study_is_found_again_without_its_runs(runs, tmp_path, monkeypatc
     assert all(run.finished for run in wanted_runs(made.study, "smoke", range(1), Places(tmp_path / "none", [KEPT], OPTIONS)))
 
 
-def test_large_weights_are_not_kept(tmp_path, monkeypatch):
+def test_runs_with_large_weights_are_not_kept(runs, tmp_path, monkeypatch):
+    made = smoke("dcn/table2a", runs)
     monkeypatch.chdir(tmp_path)
-    run = Run(tmp_path / "runs" / "a_network")
-    run.create(load_recipe("reconstruction", {"encoder": "runs/an_encoder"}))
-    for path in (run.metrics, run.environment, run.result_file, run.best / "config.json"):
-        run.write(path, "{}")
-    run.write(run.best / "model.safetensors", "0" * MOST_BYTES)
-    kept = Run(_copy_run(run, KEPT / "dcn" / "a_network"))
-    assert kept.result == {}
-    assert not kept.best.exists()
-    run.write(run.best / "model.safetensors", "0" * (MOST_BYTES - 1))
-    assert (_copy_run(run, KEPT / "dcn" / "another") / "best" / "model.safetensors").stat().st_size == MOST_BYTES - 1
+    largest = max(path.stat().st_size for run in made.runs for path in run.run.best.iterdir())
+    monkeypatch.setattr("continua.studies.reproduction.MOST_BYTES", largest)
+    kept = {path.name for path in keep(made)}
+    names = {run.run.folder.name for run in made.runs}
+    assert kept < {"table2a.json", *names}
+    assert kept & names
+    monkeypatch.setattr("continua.studies.reproduction.MOST_BYTES", largest + 1)
+    assert {path.name for path in keep(made)} == {"table2a.json", *names}
 
 
 def test_a_kept_decoder_names_no_folder_of_this_machine(tmp_path, monkeypatch):

@@ -37,7 +37,7 @@ from continua.studies.study import SCALES, STUDIES, Finding, Row, Study
 from continua.train import RunOptions
 
 KEPT = Path("results")  # runs that are kept with the project, in folders one or two levels down
-MOST_BYTES = 2_000_000  # weights from this size on are not kept
+MOST_BYTES = 2_000_000  # runs with weights from this size on are not kept
 
 
 @dataclass(frozen=True)
@@ -247,7 +247,9 @@ def _write(made: Reproduction) -> None:
 
 
 def keep(made: Reproduction, folder: Path = KEPT) -> list[Path]:
-    """Put a study with the project: its entry without images of the data set, and of each run the small files and weights below 2 MB.
+    """Put a study with the project: its entry without images of the data set, and of each run the small files and the weights.
+
+    Runs whose weights have 2 MB or more are left out.
 
     Args:
         made: what `reproduce` gave.
@@ -265,7 +267,8 @@ def keep(made: Reproduction, folder: Path = KEPT) -> list[Path]:
     kept = [replace(made.entry, parts=parts).write(folder / paper / f"{name}.json")]
     for run in made.runs:
         target = folder / paper / run.run.folder.name
-        if folder.resolve() not in run.run.folder.resolve().parents:  # those of another study are kept already
+        there = folder.resolve() in run.run.folder.resolve().parents  # those of another study are kept already
+        if not there and all(path.stat().st_size < MOST_BYTES for path in run.run.best.iterdir()):
             kept.append(_copy_run(run.run, target))
     return kept
 
@@ -281,8 +284,7 @@ def _copy_run(run: Run, target: Path) -> Path:
     environment = run.machine
     environment.pop("system", None)  # whose machine it was is nobody's business
     write_text(target / run.environment.name, json.dumps(environment, indent=2) + "\n")
-    if all(path.stat().st_size < MOST_BYTES for path in run.best.iterdir()):
-        shutil.copytree(run.best, target / "best", dirs_exist_ok=True)
+    shutil.copytree(run.best, target / "best", dirs_exist_ok=True)
     return target
 
 
