@@ -138,9 +138,19 @@ template <class T> struct Convolution {
     return space;
   }
 
-  void normalised(const T *X, const Moments<T> &m, T *S) const {
+  // The gradient of the output of an image, likewise.
+  T *output_gradient(const T *gy, T *space) const {
+    if (in_place<T>(op.gy_strides, op.out, jet.out_width())) return (T *)gy;
+    gather(gy, op.gy_strides, op.out, jet.out_height(), jet.out_width(), space);
+    return space;
+  }
+
+  // What is convolved: S, or X itself where neither norm nor activation changes it.
+  T *normalised(const T *X, const Moments<T> &m, T *S) const {
+    if (!op.groups && op.activation == IDENTITY) return (T *)X;
     if (op.groups) moments(X, pixels, op.in, op.groups, (const T *)op.gamma, (const T *)op.beta, op.eps, m);
     normalise(op.activation, X, pixels, cp, op.groups ? m.scale : nullptr, m.shift, S);
+    return S;
   }
 
   template <int D> void filtered_rows(int n, const T *S, int first, int count, T *F) const {
@@ -164,10 +174,7 @@ template <class T> struct Convolution {
       B = panels;
     }
     const T *X = input(x, own);
-    if (!op.groups && op.activation == IDENTITY)
-      S = (T *)X;
-    else
-      normalised(X, m, S);
+    S = normalised(X, m, S);
     const bool direct = in_place<T>(op.y_strides, op.out, wide);
     T *z = op.along ? (T *)op.y_along + n * op.y_strides.sample : nullptr;
     if (direct) Y = y, Z = z;
@@ -254,15 +261,8 @@ template <class T> struct Convolution {
       BT = stacked;
     }
     const T *X = input(x, own);
-    const bool plain = !op.groups && op.activation == IDENTITY;
-    if (plain)
-      S = (T *)X;
-    else
-      normalised(X, m, S);
-    if (in_place<T>(op.gy_strides, op.out, wide))
-      G = (T *)gy;
-    else
-      gather(gy, op.gy_strides, op.out, jet.out_height(), wide, G);
+    S = normalised(X, m, S);
+    G = output_gradient(gy, G);
     last_terms_backward(n, G, s);
     if (op.g_along) {
       const T *z = (const T *)op.y_along + n * op.y_strides.sample;
@@ -332,10 +332,7 @@ template <class T> struct Convolution {
     const T *X = input(x, space);
     const bool direct = in_place<T>(op.y_strides, op.out, wide);
     if (direct) Y = y;
-    if (!op.groups && op.activation == IDENTITY)
-      S = (T *)X;
-    else
-      normalised(X, m, S);
+    S = normalised(X, m, S);
     for (int top = 0; top < op.height; top += band) {
       const int count = std::min(band, op.height - top);
       multiply(count * op.width, P * op_, cp, S + (size_t)top * op.width * cp, cp, own.mix.data(), Z, P * op_);
@@ -354,14 +351,8 @@ template <class T> struct Convolution {
     T *Z = room.take<T>((size_t)band * op.width * P * op_), *gZ = room.take<T>((size_t)band * op.width * P * op_);
     T *U = room.take<T>((size_t)band * wide * D * op_), *V = room.take<T>((size_t)band * wide * D * op_);
     const T *X = input(x, space);
-    if (!op.groups && op.activation == IDENTITY)
-      S = (T *)X;
-    else
-      normalised(X, m, S);
-    if (in_place<T>(op.gy_strides, op.out, wide))
-      G = (T *)gy;
-    else
-      gather(gy, op.gy_strides, op.out, jet.out_height(), wide, G);
+    S = normalised(X, m, S);
+    G = output_gradient(gy, G);
     last_terms_backward(n, G, s);
     const bool inward = gx || op.g_gamma || op.g_beta, direct = gx && in_place<T>(op.gx_strides, op.in, op.width);
     if (direct) gS = gx;
