@@ -90,6 +90,15 @@ class ForwardPass:
     again: "Callable[[State, State], tuple[State, State]] | None" = None
 
 
+def solve_pair(integration: Integration, pair: Integration, take: "Callable[[AcceptedSteps], ForwardPass]") -> Solution:
+    """The solution of a scheme whose steps carry a second part beside the state: `pair` takes them, and its first half is the state."""
+    if not integration.differentiable:
+        steps = pair.run()
+        return steps.solution(steps.y[: len(integration.y0)])
+    steps = pair.steps()
+    return connect(integration, steps, lambda: take(steps))
+
+
 def connect(integration: Integration, steps: AcceptedSteps, take: "Callable[[], ForwardPass]") -> Solution:
     """The solution of `steps` with y1 and ys as functions of y0 and the parameters. `take` takes the steps, without a graph.
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from continua.errors import ConfigError
-from continua.ode.gradients.base import Cotangents, ForwardPass, Gradient, Gradients, connect
+from continua.ode.gradients.base import Cotangents, ForwardPass, Gradient, Gradients, solve_pair
 from continua.ode.integration import AcceptedSteps, Integration
 from continua.ode.rate import Rate
 from continua.ode.solution import Solution, State, Stats, Time, detached, zeros_where_none
@@ -61,11 +61,7 @@ class Leapfrog(Gradient):
             integration.rate.on_step(0, False)
             first = integration.rate(integration.t0, y0)
         pair = replace(integration, stepper=LeapfrogStepper(integration.stepper.tableau), y0=(*y0, *first), first=first)
-        if not integration.differentiable:
-            steps = pair.run()
-            return steps.solution(steps.y[:count])
-        steps = pair.steps()
-        return connect(integration, steps, lambda: _take(pair, steps, count))
+        return solve_pair(integration, pair, lambda steps: _take(pair, steps, count))
 
 
 def _take(pair: Integration, steps: AcceptedSteps, count: int) -> ForwardPass:

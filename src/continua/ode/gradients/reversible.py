@@ -17,7 +17,7 @@ from torch import Tensor
 
 from continua.errors import ConfigError
 from continua.ode.dense import Saver
-from continua.ode.gradients.base import Cotangents, ForwardPass, Gradient, Gradients, connect
+from continua.ode.gradients.base import Cotangents, ForwardPass, Gradient, Gradients, solve_pair
 from continua.ode.gradients.saves import AskedTimes
 from continua.ode.integration import AcceptedSteps, Integration
 from continua.ode.rate import Rate
@@ -53,11 +53,7 @@ class Reversible(Gradient):
         if integration.differentiable:
             integration.probe(self)
         pair = replace(integration, stepper=ReversibleStepper(integration.stepper.tableau), y0=(*y0, *y0))
-        if not integration.differentiable:
-            steps = pair.run()
-            return steps.solution(steps.y[:count])
-        steps = pair.steps()
-        return connect(integration, steps, lambda: _take(pair, steps, count))
+        return solve_pair(integration, pair, lambda steps: _take(pair, steps, count))
 
 
 def _take(pair: Integration, steps: AcceptedSteps, count: int) -> ForwardPass:
