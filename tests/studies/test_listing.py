@@ -10,13 +10,14 @@ import pytest
 
 from continua.cli import main, reproduce
 from continua.studies import SCALES, STUDIES, Row, find_study
-from continua.studies.overview import State, seconds_left, study_states
+from continua.studies.overview import State, seconds_left, study_states, wanted_count
 from continua.studies.runs import Places, wanted_runs
 from continua.train import RunOptions, load_recipe
 
 
 def state(finished: int | None, total: int = 36, left: float | None = None, written: tuple[str, ...] = ()) -> State:
-    scales: Any = dict.fromkeys(written)
+    entry = SimpleNamespace(earlier=False, claims=[], runs=[None] * (finished or 0))
+    scales: Any = {scale: SimpleNamespace(entry=entry, scale=scale) for scale in written}
     return State(find_study("dcn/table2a"), "cpu", finished, total, left, scales)
 
 
@@ -29,6 +30,7 @@ def state(finished: int | None, total: int = 36, left: float | None = None, writ
         (state(5, written=("smoke",)), "partly: 5 of 36 runs (done at smoke)"),
         (state(36, written=("cpu",)), "done"),
         (state(36, written=("smoke", "cpu")), "done (also at smoke)"),
+        (state(12, written=("cpu",)), "partly: 12 of 36 runs"),
         (state(None), "not run: its data set is not here"),
     ],
 )
@@ -37,7 +39,7 @@ def test_a_study_is_not_run_partly_or_done(given: State, said: str) -> None:
 
 
 def test_what_earlier_recipes_made_is_not_taken_for_done() -> None:
-    kept: Any = SimpleNamespace(entry=SimpleNamespace(earlier=True, claims=[]), scale="cpu")
+    kept: Any = SimpleNamespace(entry=SimpleNamespace(earlier=True, claims=[], runs=[]), scale="cpu")
     given = State(find_study("dcn/table2a"), "cpu", 5, 36, 3000.0, {"cpu": kept})
     assert given.text == "kept from earlier recipes; 5 of 36 runs of today's"
     assert given.time == "about 50 min"
@@ -47,6 +49,7 @@ def test_what_earlier_recipes_made_is_not_taken_for_done() -> None:
 def test_the_time_that_is_left_is_told_where_it_is_known(seconds: float | None, said: str) -> None:
     assert state(5, left=seconds).time == said
     assert state(36, left=seconds, written=("cpu",)).time == ""
+    assert state(5, left=seconds, written=("cpu",)).time == said, "what is written of some runs does not end the study"
 
 
 def run_of(label: str, seconds: float | None) -> Any:
@@ -100,7 +103,11 @@ def test_studies_stand_in_the_order_of_the_papers() -> None:
 def declared() -> dict[str, Any]:
     studies = [
         dict(
-            id=study.id, title=study.title, printed=study.published, claims=study.claims, scales=[s for s in SCALES if s in study.settings]
+            id=study.id,
+            title=study.title,
+            printed=study.published,
+            claims=study.claims,
+            runs={scale: wanted_count(study, scale) for scale in SCALES if scale in study.settings},
         )
         for study in STUDIES.values()
     ]
@@ -115,11 +122,13 @@ def test_the_quick_list_counts_what_the_full_one_counts(tmp_path: Path, monkeypa
     monkeypatch.setattr("continua.studies.overview.STUDIES", {name: STUDIES[name] for name in ("dcn/table3", "rknet/table3")})
     (tmp_path / "studies" / "dcn-fig4a" / "smoke").mkdir(parents=True)
     verdicts = [{"verdict": "holds"}, {"verdict": "fails"}]
-    (tmp_path / "studies" / "dcn-fig4a" / "smoke" / "results.json").write_text(json.dumps({"version": 2, "entry": {"claims": verdicts}}))
-    assert main(["reproduce", "--list", "--scale", "smoke", "--runs", str(tmp_path)]) == 0
-    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("dcn/fig4a"))
-    assert "done" in line
-    assert "not judged" in line, "at smoke nothing is judged"
+    for runs, said in ((3, "   done"), (2, "   partly: 2 of 3")):
+        entry = {"claims": verdicts, "runs": [{}] * runs}
+        (tmp_path / "studies" / "dcn-fig4a" / "smoke" / "results.json").write_text(json.dumps({"version": 2, "entry": entry}))
+        assert main(["reproduce", "--list", "--scale", "smoke", "--runs", str(tmp_path)]) == 0
+        line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("dcn/fig4a"))
+        assert said in line
+        assert "not judged" in line, "at smoke nothing is judged"
     for state in study_states("cpu", options=RunOptions(progress="off")):
         shown = {scale: entry["claims"] for scale, entry in reproduce._written(state.study.id, None).items()}
         assert shown.keys() == state.written.keys()

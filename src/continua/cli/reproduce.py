@@ -23,7 +23,7 @@ SCALES = tuple(DECLARED["scales"])
 
 LEGEND = """
 id         what to type: continua reproduce ID
-state      done: trained and compared at this scale; partly: some runs are trained; no result yet, not run: nothing is there; hours are
+state      done: trained and compared at this scale; partly: some of its runs are; no result yet, not run: nothing is there; hours are
            those of all its trainings, from measured updates (results/checks/hours.json)
 time left  (with an ID) for the runs that are missing, from those that are finished (empty: not known yet, or nothing is left)
 found      what became of the paper's claims: each holds, does not hold, or is undecided (the seeds spread too widely to tell)
@@ -100,13 +100,13 @@ def list_declared(options: Namespace) -> None:
     """Every study: what it asks, whether it was carried out at this scale, what came out. Runs are not looked at, which takes seconds."""
     tallies, rows, done = [], [], 0
     for study in DECLARED["studies"]:
-        if options.scale not in study["scales"]:
+        if options.scale not in study["runs"]:
             continue
         written = _written(study["id"], options.runs)
         here, others = written.get(options.scale), [scale for scale in SCALES if scale in written and scale != options.scale]
         verdicts = ["not run"] * study["claims"] if here is None else [claim["verdict"] for claim in here["claims"]]
         tally = Tally.of(verdicts, options.scale)
-        state = "no result yet" if here is None else "kept from earlier recipes" if here.get("earlier") else "done"
+        state = _state(here, study["runs"][options.scale])
         state += f"; {reason}" if state != "done" and (reason := hours_needed(study["id"], options.scale)) else ""
         state += f" (done at {', '.join(others)})" if others else ""
         rows.append((study["id"], study["title"], state, tally.text if here is not None or verdicts else "", study["printed"]))
@@ -118,8 +118,17 @@ def list_declared(options: Namespace) -> None:
     print("continua reproduce ID --list counts the finished runs of a study, or of a paper such as dcn, and says how long the rest takes.")
 
 
+def _state(here: Json | None, wanted: int) -> str:
+    if here is None:
+        return "no result yet"
+    if here.get("earlier"):
+        return "kept from earlier recipes"
+    runs = len(here.get("runs", ()))
+    return "done" if runs >= wanted else f"partly: {runs} of {wanted} runs"
+
+
 def hours_needed(study: str, scale: str) -> str:
-    """Why a study has no result by today's recipes: what its trainings take on one core, as it was measured; nothing where it was not."""
+    """Why a study is not whole by today's recipes: what its trainings take on one core, as it was measured; nothing where it was not."""
     path = Path("results/checks/hours.json")
     kept = read_json_object(path) if path.is_file() else {}
     known = kept.get("studies", {}).get(study)
@@ -155,7 +164,7 @@ def _written(study: str, runs: Path | None) -> dict[str, Json]:
             data = read_json_object(path)
             words = {True: "holds", False: "fails", None: "undecided"}  # of format 1, whose claims stood beside the entry
             old = [{"verdict": words[claim["holds"]]} for claim in data.get("claims", [])]
-            entries[scale] = {"claims": data["entry"].get("claims", old)}
+            entries[scale] = {"claims": data["entry"].get("claims", old), "runs": data["entry"].get("runs", data.get("runs", []))}
     return entries
 
 

@@ -56,6 +56,11 @@ class ModelCard:
         return f"{own} ({100 * mean(self.accuracies):.1f} ± {100 * stdev(self.accuracies):.1f} % over {len(self.accuracies)} seeds)"
 
     @property
+    def continuous(self) -> bool:
+        """Whether a solver integrates its blocks."""
+        return "solver" in read_options(self.folder)[1]
+
+    @property
     def folder(self) -> Path:
         """Where its files are."""
         return KEPT / self.name
@@ -67,7 +72,7 @@ class ModelCard:
         return f"""---
 license: {self.licence.lower()}
 library_name: continua
-tags: [image-classification, neural-ode]
+tags: [image-classification{', neural-ode' if self.continuous else ''}]
 datasets: [{self.data}]
 ---
 # {self.name}

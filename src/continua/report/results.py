@@ -235,12 +235,14 @@ def _counted(claims: Sequence[tuple[Entry, Claim]]) -> str:
 
 
 def _not_yet(folder: Path, entries: Sequence[Entry]) -> str:
-    """Studies without a result by today's recipes, each with what its trainings take, from checks/hours.json; folded."""
+    """Studies that are not whole by today's recipes, each with what its trainings take, from checks/hours.json; folded."""
     path = folder / "checks" / "hours.json"
     kept = read_json_object(path) if path.is_file() else {}
-    there = {entry.study for entry in entries if not entry.earlier}
+    there = {entry.study: len(entry.runs) for entry in entries if not entry.earlier}
     rows = [
-        f"| `{study}` | {known['runs']} | {known['hours']:.1f} |" for study, known in kept.get("studies", {}).items() if study not in there
+        f"| `{study}` | {known['runs']} | {there.get(study, 0)} | {known['hours']:.1f} |"
+        for study, known in kept.get("studies", {}).items()
+        if there.get(study, 0) < known["runs"]
     ]
     if not rows:
         return ""
@@ -248,8 +250,9 @@ def _not_yet(folder: Path, entries: Sequence[Entry]) -> str:
         f"Hours of one core ({kept['cpu']}), from updates that were measured one network at a time; what studies share is counted in each. "
         f"Together, each network once: {kept['together']['hours']:.0f} hours. Testing and analyses come on top."
     )
-    title = f"{len(rows)} studies have no result by today's recipes: the hours that their trainings take"
-    head = ["", f'<details markdown="1"><summary>{title}</summary>', "", said, "", "| study | trainings | hours |", "|---|---|---|"]
+    title = f"{len(rows)} studies lack trainings by today's recipes: which, and the hours that all of theirs take"
+    head = ["", f'<details markdown="1"><summary>{title}</summary>', "", said, ""]
+    head += ["| study | trainings | finished | hours of all |", "|---|---|---|---|"]
     return "\n".join([*head, *rows, "", "</details>", ""])
 
 

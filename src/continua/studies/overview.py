@@ -42,7 +42,7 @@ class State:
         others = [scale for scale in SCALES if scale in self.written and scale != self.scale]
         if self.earlier:
             return f"kept from earlier recipes; {self.finished or 0} of {self.total} runs of today's"
-        if self.scale in self.written:
+        if self.whole:
             return "done" + (f" (also at {', '.join(others)})" if others else "")
         if self.finished is None:
             here = "not run: its data set is not here"
@@ -53,6 +53,12 @@ class State:
         return here + (f" (done at {', '.join(others)})" if others else "")
 
     @property
+    def whole(self) -> bool:
+        """Whether it was carried out at this scale with all the runs that it wants."""
+        written = self.written.get(self.scale)
+        return written is not None and len(written.entry.runs) >= self.total
+
+    @property
     def earlier(self) -> bool:
         """Whether what was written was made by other recipes than today's."""
         written = self.written.get(self.scale)
@@ -61,7 +67,7 @@ class State:
     @property
     def time(self) -> str:
         """What is left, as people say it; nothing where no run of the study has finished, so that it cannot be known."""
-        if (self.scale in self.written and not self.earlier) or self.seconds_left is None:
+        if (self.whole and not self.earlier) or self.seconds_left is None:
             return ""
         minutes = self.seconds_left / 60
         return f"about {minutes / 60:.1f} h" if minutes >= 90 else f"about {max(1, round(minutes))} min"
@@ -111,9 +117,14 @@ def study_states(
     return [_state(study, scale, seeds, places, written.get(study.id, {})) for study in having]
 
 
+def wanted_count(study: Study, scale: str, seeds: int | None = None) -> int:
+    """How many runs a study wants, by the scale's own number of seeds where none is given."""
+    return len(study.rows(scale)) * (seeds or study.setting(scale).seeds)
+
+
 def _state(study: Study, scale: str, seeds: int | None, places: Places, written: Mapping[str, Written]) -> State:
     count = seeds or study.setting(scale).seeds
-    total = len(study.rows(scale)) * count
+    total = wanted_count(study, scale, count)
     try:
         wanted = list(wanted_runs(study, scale, range(count), places))
     except DataError:
