@@ -72,7 +72,7 @@ class ModelCard:
         return f"""---
 license: {self.licence.lower()}
 library_name: continua
-tags: [image-classification{', neural-ode' if self.continuous else ''}]
+tags: [image-classification{", neural-ode" if self.continuous else ""}]
 datasets: [{self.data}]
 ---
 # {self.name}
