@@ -95,7 +95,7 @@ def reproduce(
             break
         train(missing, options)
     out = study_folder(study, scale, runs)
-    finding = study.ask(Runs(study, scale, wanted, options, out))
+    finding = study.ask(Runs(study, scale, wanted, options, answers_folder(runs)))
     finding = replace(finding, claims=decided(finding.claims))
     entry = study_entry(study, scale, len(numbers), finding, wanted)
     made = Reproduction(study, scale, out, finding, entry, wanted)
@@ -169,7 +169,7 @@ def ask_kept(study: Study, *, options: RunOptions, kept: Path = KEPT, out: Path 
         raise ConfigError(f"{path} names runs that are not under {kept}: {', '.join(missing)}")
     wanted = [Wanted(Row(run.row, ""), names[run.folder].recipe, names[run.folder]) for run in entry.runs]
     folder = out or study_folder(study, entry.scale)
-    finding = study.ask(Runs(study, entry.scale, wanted, options, folder))
+    finding = study.ask(Runs(study, entry.scale, wanted, options, answers_folder()))
     finding = replace(finding, claims=decided(finding.claims))
     seeds = len({run.seed for run in entry.runs})
     made = study_entry(study, entry.scale, seeds, finding, wanted)
@@ -306,6 +306,11 @@ class Written:
 def study_folder(study: Study, scale: str, runs: "Path | None" = None) -> Path:
     """Where a study is written: under the folder of all runs."""
     return runs_folder(runs) / "studies" / study.id.replace("/", "-") / scale
+
+
+def answers_folder(runs: "Path | None" = None) -> Path:
+    """Where the answers lie that studies ask for: one folder for all, since several ask the same of the same networks."""
+    return runs_folder(runs) / "studies" / "analysis"
 
 
 def written_studies(runs: "Path | None" = None, kept: Path = KEPT) -> dict[str, dict[str, Written]]:

@@ -104,7 +104,7 @@ class Runs:
     scale: str
     wanted: Sequence[Wanted]
     options: RunOptions
-    out: Path
+    answers: Path  # where answers of analyses lie; studies that ask the same of the same networks share them
 
     @property
     def setting(self) -> Setting:
@@ -156,7 +156,7 @@ class Runs:
         """The answer of an analysis, from disk where it was asked before. The scale's own options come first, then these."""
         known = {name for name, *_ in question.option_fields()}
         chosen = {name: value for name, value in {**self.setting.look, **options}.items() if name in known}
-        return answer(question, subjects, question.Options(**chosen), pictures=(), out=self.out / "analysis")
+        return answer(question, subjects, question.Options(**chosen), pictures=(), out=self.answers)
 
 
 def _first_weights(recipe: Recipe) -> Network:
