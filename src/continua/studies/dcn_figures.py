@@ -67,19 +67,21 @@ def _fig3a(runs: Runs) -> Finding:
     series: list[Series] = []
     claims: list[Claim] = []
     rows: list[list[Cell]] = []
-    for place, label in enumerate(label for label in ("DCN-ODE", "DCN-full") if label in runs.by_label):
-        networks = {seed: answer.result for seed, answer in runs.ask_each(SCALES, label).items()}
+    for place, label in enumerate(("DCN-ODE", "DCN-full")):
+        networks = {seed: answer.result for seed, answer in runs.ask_each(SCALES, label).items()} if label in runs.by_label else {}
         start = {seed: scales(net) for seed, net in runs.untrained(label).items()}
+        after = {seed: found.correlation for seed, found in networks.items()}
+        before = {seed: found.correlation for seed, found in start.items()}
+        of = "rank correlation of σ with depth"
+        claims.append(claim_above(f"σ of {label} grows with depth", list(after.values()), of=of))
+        claims.append(claim_ahead(f"training makes σ of {label} grow with depth", after, before, unit="of rank correlation"))
+        if not networks:
+            continue
         names = [short_name(layer.name) for layer in next(iter(networks.values())).layers]
         series.append(_over_networks(label, names, np.stack([found.typical for found in networks.values()]), place))
         first = np.stack([found.typical for found in start.values()]).mean(0)
         series.append(Series(f"{label}, before training", names, first, style="both", dashed=True, colour=place))
-        after = {seed: found.correlation for seed, found in networks.items()}
-        before = {seed: found.correlation for seed, found in start.items()}
         rows += [[label, str(seed), before[seed], after[seed]] for seed in after]
-        of = "rank correlation of σ with depth"
-        claims.append(claim_above(f"σ of {label} grows with depth", list(after.values()), of=of))
-        claims.append(claim_ahead(f"training makes σ of {label} grow with depth", after, before, unit="of rank correlation"))
     series.sort(key=lambda curve: -len(curve.x))  # who has all layers first: names stand in the order in which they first appear
     figure = Figure("sigma_by_depth", "Learned σ by depth", Axis("layer, from input to output"), Axis("σ", "pixels"), series)
     columns = ["model", "seed", Column("before training", digits=2), Column("after", digits=2)]
