@@ -158,9 +158,8 @@ FAIR: dict[str, Callable[[Any, Tensor], Tensor]] = {
 """The authors' formulation with one thing changed."""
 
 
-def step_rows(sigma: float, batch: int, repeats: int, bfloat16: bool, fair: bool, with_hybrid: bool) -> list[dict]:
+def step_rows(sigma: float, batch: int, repeats: int, bfloat16: bool, fair: bool) -> list[dict]:
     images, labels = torch.rand(batch, 3, 32, 32), torch.randint(0, 10, (batch,))
-    hybrid = dict(conv_options=dict(discretisation="hybrid"))
     direct = dict(solver=dict(gradient="direct"))
     nets: dict[str, tuple[nn.Module, bool]] = {
         "authors' formulation, odeint_adjoint": (Reference(network(sigma), adjoint_block), False),
@@ -168,15 +167,9 @@ def step_rows(sigma: float, batch: int, repeats: int, bfloat16: bool, fair: bool
         "continua, float32": (network(sigma), False),
         "continua, float32, direct": (network(sigma, **direct), False),
     }
-    if with_hybrid:
-        nets["continua, float32, hybrid"] = (network(sigma, **hybrid), False)
-        nets["continua, float32, hybrid, direct"] = (network(sigma, **hybrid, **direct), False)
     if bfloat16:
         nets["continua, bfloat16"] = (network(sigma), True)
         nets["continua, bfloat16, direct"] = (network(sigma, **direct), True)
-    if bfloat16 and with_hybrid:
-        nets["continua, bfloat16, hybrid"] = (network(sigma, **hybrid), True)
-        nets["continua, bfloat16, hybrid, direct"] = (network(sigma, **hybrid, **direct), True)
     cold = [name for name in nets if "continua" not in name]
     seconds = medians({name: training_step(net, images, labels, half) for name, (net, half) in nets.items()}, repeats, cold)
     exact = exact_gradient(network(sigma), images, labels)
@@ -188,31 +181,25 @@ def step_rows(sigma: float, batch: int, repeats: int, bfloat16: bool, fair: bool
                 "one training step": f"{name}, σ = {sigma:g}",
                 "seconds": seconds[name],
                 "times faster": seconds["authors' formulation, odeint_adjoint"] / seconds[name],
-                "gradient error": "another discretisation" if "hybrid" in name else f"{relative_error(gradient_vector(net), exact):.1e}",
+                "gradient error": f"{relative_error(gradient_vector(net), exact):.1e}",
                 "NFE": "/".join(str(s.nfe) for s in stats) if stats else "",
             }
         )
     return rows
 
 
-def study_rows(batch: int, repeats: int, bfloat16: bool, with_hybrid: bool) -> list[dict]:
+def study_rows(batch: int, repeats: int, bfloat16: bool) -> list[dict]:
     """Whole `dcn_ode`, rk4 with 2 steps: what the CPU studies train."""
     images, labels = torch.rand(batch, 3, 32, 32), torch.randint(0, 10, (batch,))
     fixed = dict(method="rk4", steps=2)
-    hybrid = dict(conv_options=dict(discretisation="hybrid"))
     nets: dict[str, tuple[nn.Module, bool]] = {
         "plain PyTorch modules": (Reference(network(1.0), rk4_block), False),
         "continua, sampled, direct": (network(1.0, solver=dict(**fixed, gradient="direct")), False),
         "continua, sampled, checkpoint": (network(1.0, solver=fixed), False),
     }
-    if with_hybrid:
-        nets["continua, hybrid, direct"] = (network(1.0, solver=dict(**fixed, gradient="direct"), **hybrid), False)
-        nets["continua, hybrid, checkpoint"] = (network(1.0, solver=fixed, **hybrid), False)
     if bfloat16:
         nets["plain PyTorch modules, bfloat16"] = (Reference(network(1.0), rk4_block), True)
         nets["continua, sampled, direct, bfloat16"] = (network(1.0, solver=dict(**fixed, gradient="direct")), True)
-        if with_hybrid:
-            nets["continua, hybrid, direct, bfloat16"] = (network(1.0, solver=dict(**fixed, gradient="direct"), **hybrid), True)
     seconds = medians({name: training_step(net, images, labels, half) for name, (net, half) in nets.items()}, repeats)
     return [
         {
@@ -231,7 +218,6 @@ def main() -> None:
     parser.add_argument("--sigma", type=float, nargs="*", default=[1.0, 2.0])
     parser.add_argument("--parts", nargs="+", choices=["step", "study"], default=["step", "study"], help="which of the two tables")
     parser.add_argument("--no-fair", action="store_true", help="leave out the authors' formulation with one thing changed")
-    parser.add_argument("--no-hybrid", action="store_true", help="leave out the other discretisation")
     parser.add_argument("--bfloat16", choices=["auto", "yes", "no"], default="auto", help="auto: where the CPU has it fast")
     chosen = parser.parse_args()
     torch.set_num_threads(chosen.threads)
@@ -242,13 +228,11 @@ def main() -> None:
     if "step" in chosen.parts:
         sigmas = chosen.sigma
         fair = [] if chosen.no_fair else sigmas[:1]
-        how = dict(batch=chosen.batch, repeats=chosen.repeats, bfloat16=bfloat16, with_hybrid=not chosen.no_hybrid)
+        how = dict(batch=chosen.batch, repeats=chosen.repeats, bfloat16=bfloat16)
         rows = [row for sigma in sigmas for row in step_rows(sigma, fair=sigma in fair, **how)]
         tables[f"dcn_ode, dopri5, tolerance 1e-3, batch {chosen.batch}"] = rows
     if "study" in chosen.parts:
-        tables[f"dcn_ode as CPU studies train it, batch {2 * chosen.batch}"] = study_rows(
-            2 * chosen.batch, chosen.repeats, bfloat16, not chosen.no_hybrid
-        )
+        tables[f"dcn_ode as CPU studies train it, batch {2 * chosen.batch}"] = study_rows(2 * chosen.batch, chosen.repeats, bfloat16)
     show_all(tables, about, chosen.json)
 
 

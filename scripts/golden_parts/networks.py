@@ -28,7 +28,6 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "implicit solver": ("odenet", DCN | dict(solver=IMPLICIT)),
     "fixed steps": ("odenet", DCN | dict(solver=solver_options(method="rk4", steps=3, gradient="direct"), t1=2.0)),
     "solver as an object": ("dcn_full", DCN | dict(solver=continua.SolverConfig(**solver_options(rtol=1e-4, controller="pi")))),
-    "hybrid": ("dcn_full", DCN | dict(conv_options=dict(discretisation="hybrid"))),
     "dense route": ("dcn_ode", DCN | dict(conv_options=dict(route="dense"))),
     "separable route": ("dcn_ode", DCN | dict(conv_options=dict(route="separable"))),
     "order 4, augmented, grey": ("dcn_sigma_ji", DCN | dict(order=4, augment_channels=2, in_channels=1, stem_padding=1)),

@@ -136,7 +136,6 @@ AMERICAN = {
     "optimizer": "optimiser",
     "regularize": "regularise",
     "standardize": "standardise",
-    "discretization": "discretisation",
     "normalize": "normalise",
 }
 """Names of ours as they are spelt in America, which are understood too."""

@@ -89,9 +89,9 @@ def test_options_do_what_they_say():
     wide = create_model("dcn_ode", augment_channels=2, **SMALL)
     assert wide.blocks[0].field.conv1.out_channels == 6
     assert wide(IMAGES).shape == (3, 10)
-    hybrid = create_model("dcn_ode", conv_options=dict(discretisation="hybrid"), **SMALL)
-    hybrid(IMAGES)
-    assert hybrid.stats[0].routes == {"conv1": "hybrid", "conv2": "hybrid"}
+    dense = create_model("dcn_ode", conv_options=dict(route="dense"), **SMALL)
+    dense(IMAGES)
+    assert dense.stats[0].routes == {"conv1": "dense", "conv2": "dense"}
     bounded = create_model("dcn_ode", filter_options=dict(sigma_bounds=(0.5, 2.0)), **SMALL)
     assert 0.5 < float(bounded.blocks[0].field.conv1.filter.sigma) < 2.0
 
@@ -137,7 +137,7 @@ def test_the_input_scale_multiplies_the_input_of_every_block():
     assert torch.equal(net(IMAGES, input_scale=1.0), net(IMAGES))
 
 
-@pytest.mark.parametrize("conv_options", [dict(route="dense"), dict(route="separable"), dict(discretisation="hybrid")])
+@pytest.mark.parametrize("conv_options", [dict(route="dense"), dict(route="separable")])
 def test_second_derivatives_go_through_a_direct_solve(conv_options):
     net = create_model("dcn_ode", channels=(2,), conv_options=conv_options, solver=dict(method="euler", steps=2, gradient="direct"))
     images = IMAGES[:1, :, :8, :8].clone().requires_grad_()

@@ -29,13 +29,12 @@ def test_a_solver_that_a_recipe_does_not_name_is_the_default_one() -> None:
 
 def test_every_planted_difference_is_named_with_both_values() -> None:
     optimiser = replace(PAPER.optimiser, lr=0.025, clip_norm=1.0, weight_decay=5e-4)
-    options = {**PAPER.model_options, "conv_options": {"discretisation": "hybrid"}, "norm_groups": 8, "solver": dict(method="rk4", steps=2)}
+    options = {**PAPER.model_options, "norm_groups": 8, "solver": dict(method="rk4", steps=2)}
     words = said(optimiser=optimiser, model_options=options, holdout=0.1, per_class=52, selection="paper", epochs=12)
     for text in (
         "learning rate 0.025 instead of 0.1",
         "gradient clipped at 1 instead of nothing",
         "weight decay 0.0005 instead of 0",
-        "N-jets hybrid instead of sampled",
         "groups of a norm 8 instead of 32",
         "solver rk4 instead of dopri5",
         "fixed steps 2 instead of adaptive ones",
@@ -45,7 +44,7 @@ def test_every_planted_difference_is_named_with_both_values() -> None:
         "epochs 12 instead of 100",
     ):
         assert text in words
-    assert len(words) == 11
+    assert len(words) == 10
 
 
 def test_a_difference_of_some_rows_says_of_which() -> None:

@@ -43,7 +43,6 @@ from continua.filters.evolution import (
 from continua.filters.evolved import EVOLUTIONS, Evolved, evolve, make_evolution
 from continua.filters.filter import Filter, Pixel
 from continua.filters.history import Remembering
-from continua.filters.hybrid import hybrid_kernel
 from continua.filters.kernel import JetKernel, Kernel, PixelKernel
 from continua.filters.lateral import LateralGaussians, mexican_hat
 from continua.filters.njet import JetFit, NJet, fit_pixel_kernel
@@ -82,7 +81,6 @@ __all__ = [
     "evolve",
     "fast_on_cpu",
     "fit_pixel_kernel",
-    "hybrid_kernel",
     "jet_orders",
     "make_evolution",
     "mexican_hat",

@@ -25,9 +25,6 @@ from continua.errors import ConfigError, ContinuaError, ContinuaWarning
 MAX_RADIUS = 4096
 """A kernel wider than this is never wanted: σ has exploded."""
 
-BLUR_FACTOR = 4.0
-"""The hybrid discretisation cuts its Gaussian at this many σ."""
-
 SENSIBLE = (0.2, 8.0)
 """Below, a kernel is a single pixel; above, it is wider than the maps these networks have."""
 
@@ -116,22 +113,18 @@ def scale_direction(
 
 @dataclass(frozen=True)
 class Reach:
-    """Half-widths known on the host, one for each σ: of the sampled `kernel`, and of the `blur` of the hybrid discretisation."""
+    """Half-widths of sampled kernels, known on the host: one for each σ."""
 
-    kernel: tuple[int, ...]
-    blur: tuple[int, ...]
+    radii: tuple[int, ...]
 
     @classmethod
     def of(cls, sigmas: Iterable[float], factor: float) -> "Reach":
-        sigmas = list(sigmas)
-        kernel = tuple(truncation_radius(sigma, factor) for sigma in sigmas)
-        return cls(kernel, tuple(truncation_radius(sigma, BLUR_FACTOR) for sigma in sigmas))
+        return cls(tuple(truncation_radius(sigma, factor) for sigma in sigmas))
 
     @classmethod
     def farthest(cls, reaches: Sequence["Reach"]) -> "Reach":
         """The largest half-width of each σ."""
-        kernel = tuple(map(max, zip(*(reach.kernel for reach in reaches), strict=True)))
-        return cls(kernel, tuple(map(max, zip(*(reach.blur for reach in reaches), strict=True))))
+        return cls(tuple(map(max, zip(*(reach.radii for reach in reaches), strict=True))))
 
 
 class SigmaBounds:

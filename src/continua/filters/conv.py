@@ -17,7 +17,6 @@ from torch.autograd.function import FunctionCtx
 
 from continua.errors import ConfigError
 from continua.filters.filter import Filter
-from continua.filters.hybrid import hybrid_kernel, hybrid_operator
 from continua.filters.kernel import JetKernel, Kernel, PixelKernel
 from continua.filters.routes import (
     FEWEST_CHANNELS,
@@ -56,8 +55,7 @@ class RealisedConv:
                               evaluations and go back to α, σ, … once
     `parts(x, t, *tensors)`   the same as (y, m) with apply = y + t·m (m of shape (1 or batch, out, h, w), None without a time channel)
     `after(norm_act, x, t)`   the convolution of what a norm and an activation make of x: one pass over memory where the route is native
-    `route`                   how it is applied: "native", "dense", "separable", "hybrid" (joined by "+" when a time-dependent filter
-                              changed route)
+    `route`                   how it is applied: "native", "dense", "separable" (joined by "+" when a time-dependent filter changed route)
     `layout`                  in which layout of x it is fastest
     `part_of_field(norm_act)` what the native kernels need to know of it to compute a whole field at once; None where they cannot
     """
@@ -147,7 +145,6 @@ class FilterConv2d(nn.Module):
         padding: str | int = "same",
         bias: bool = False,
         route: str = "auto",
-        discretisation: str = "sampled",
         time_channel: bool = False,
     ) -> None:
         super().__init__()
@@ -159,14 +156,13 @@ class FilterConv2d(nn.Module):
             )
             raise ConfigError(f"FilterConv2d takes a filter, such as NJet(3, 8) or Pixel(3, 8); got {what}.")
         _check_padding(filter, padding)
-        check_route(filter, route, discretisation)
+        check_route(filter, route)
         if not isinstance(stride, int) or stride < 1:
             raise ConfigError(f"stride is a whole number of at least 1, for both directions; got {stride!r}.")
         self.filter = filter
         self.stride = stride
         self.padding = padding
         self.route = route
-        self.discretisation = discretisation
         self.time_channel = time_channel
         self.in_channels = filter.in_channels - time_channel
         self.out_channels = filter.out_channels
@@ -209,7 +205,7 @@ class FilterConv2d(nn.Module):
     def _takes_native(self, device: torch.device) -> bool:
         """Whether this convolution takes the native kernels: an N-jet they know, where they run, no other route asked for."""
         order = self.filter.channel_order if self.filter.jet_order is None else self.filter.jet_order
-        known = order is not None and order <= MOST_ORDERS and self.padding == "same" and self.discretisation == "sampled"
+        known = order is not None and order <= MOST_ORDERS and self.padding == "same"
         if not known or self.route not in ("auto", "native") or (self.route == "auto" and self.in_channels < FEWEST_CHANNELS):
             return False
         reason = why_not_native(device)
@@ -261,8 +257,7 @@ class FilterConv2d(nn.Module):
         if not self.time_channel:
             return _make_operator(route, kernel, geometry), None
         operator = _make_operator(route, kernel.inputs(1, self.filter.in_channels), geometry)
-        # One channel of ones: dense, which is the same sampled kernel, or the hybrid route's own.
-        of_time = _make_operator("hybrid" if route == "hybrid" else "dense", kernel.inputs(0, 1), geometry)
+        of_time = dense_operator(kernel.inputs(0, 1), geometry)  # one channel of ones: the same numbers by any route
         reference = of_time.tensors[0]
         ones = torch.ones(1, 1, geometry.height, geometry.width, dtype=reference.dtype, device=reference.device)
         return operator, of_time.linear(ones, None, *of_time.tensors).contiguous(memory_format=_layout(native))
@@ -284,8 +279,6 @@ class FilterConv2d(nn.Module):
             raise ConfigError(f"{self.filter.label}: {type(self.filter).__name__}.kernel() returned {problem}")
 
     def _route(self, kernel: Kernel, geometry: Geometry, precision: Precision) -> str:
-        if self.discretisation == "hybrid":
-            return "hybrid"
         if self.route in ("auto", "native") or kernel.batched:  # native, where a graph is exported
             return choose_route(kernel, geometry, (self.in_channels, self.out_channels), precision)
         return self.route
@@ -293,7 +286,7 @@ class FilterConv2d(nn.Module):
     def extra_repr(self) -> str:
         return (
             f"stride={self.stride}, padding={self.padding}, time_channel={self.time_channel}, route={self.route}, "
-            f"discretisation={self.discretisation}, bias={self.bias is not None}"
+            f"bias={self.bias is not None}"
         )
 
 
@@ -302,12 +295,7 @@ def _make_operator(route: str, kernel: Kernel, geometry: Geometry) -> Operator:
         return dense_operator(kernel, geometry)
     if not isinstance(kernel, JetKernel):
         raise ConfigError(f"the {route} route needs the factors of an N-jet, a JetKernel; the filter made a {type(kernel).__name__}.")
-    if route == "native":
-        return native_operator(kernel, geometry)
-    if route == "separable":
-        return separable_operator(kernel, geometry)
-    # Per sample, the same discretisation as one grouped convolution.
-    return dense_operator(hybrid_kernel(kernel), geometry) if kernel.batched else hybrid_operator(kernel, geometry)
+    return native_operator(kernel, geometry) if route == "native" else separable_operator(kernel, geometry)
 
 
 def _check_padding(filter: Filter, padding: str | int) -> None:

@@ -173,9 +173,9 @@ class Evolved(Filter):
             return PixelKernel(now["weight"])
         if isinstance(self.inner, NJet) and self.inner.sharing == "layer" and isinstance(host, Reach):
             sigma = self.inner.sigma_of(now["s"]).expand(count, 1)[:, 0]
-            radius = self.inner.radius if self.inner.radius is not None else host.kernel[0]
+            radius = self.inner.radius if self.inner.radius is not None else host.radii[0]
             taps = gaussian_derivatives(sigma, self.inner.order, radius)
-            return JetKernel(now["alpha"], taps, taps, sigma, self.inner.order, "sample", host.blur * count, gaussian=True)
+            return JetKernel(now["alpha"], taps, taps, sigma, self.inner.order, "sample", gaussian=True)
         kernels = [
             self.inner.kernel({name: value[k] if name in self.evolutions else value for name, value in now.items()}, None, host)
             for k in range(count)

@@ -78,7 +78,6 @@ class JetKernel:
     sigma: Tensor
     order: int
     sharing: str = "layer"
-    blur_radii: tuple[int, ...] = ()  # for the hybrid discretisation: one for the layer, or one for each sample
     gaussian: bool = False  # rows and cols are `gaussian_derivatives` of sigma, and move with it alone
 
     @property

@@ -87,7 +87,7 @@ class NJet(JetAlgebra):
         if self.sharing == "pair":
             # Thousands of σ share one fixed size: only the extremes are worth a look.
             self.watch.check_sigma(self.label, host_numbers(torch.stack(sigma.aminmax())))
-            return Reach((), ())
+            return Reach(())
         sigmas = host_numbers(sigma)
         self.watch.check_sigma(self.label, sigmas)
         return Reach.of(sigmas, self.radius_factor)
@@ -100,9 +100,9 @@ class NJet(JetAlgebra):
         if self.radius is not None:
             radius: int | tuple[int, ...] = self.radius
         else:
-            radius = reach.kernel[0] if self.sharing == "layer" else reach.kernel
+            radius = reach.radii[0] if self.sharing == "layer" else reach.radii
         taps = gaussian_derivatives(sigma, self.order, radius)
-        return JetKernel(state["alpha"], taps, taps, sigma, self.order, self.sharing, reach.blur, gaussian=True)
+        return JetKernel(state["alpha"], taps, taps, sigma, self.order, self.sharing, gaussian=True)
 
     def freeze(self) -> Self:
         frozen = super().freeze()

@@ -1,9 +1,8 @@
-"""How a realised kernel is applied to a map of known size, and by which of four routes.
+"""How a realised kernel is applied to a map of known size, and by which of three routes.
 
     native      an N-jet by its one-dimensional factors, in C++ (`continua.native`)
     dense       sample the kernel, one `conv2d` (below)
     separable   an N-jet by its one-dimensional factors (separable.py)
-    hybrid      blur, then small differences: another discretisation of an N-jet (hybrid.py)
 
 Each makes an `Operator` for a `Geometry`; in which dtype it computes is its `Precision`. The native route is taken wherever it can be. Else
 dense or separable is chosen by a fixed rule, so that the same run always takes the same one. Costs are in multiply–adds of a dense
@@ -38,7 +37,6 @@ from continua.machine import usable
 from continua.native import MOST_ORDERS, Absent, find_library, native_conv
 
 ROUTES = ("auto", "native", "dense", "separable")
-DISCRETISATIONS = ("sampled", "hybrid")
 SLOWDOWN = 1.5
 PASSES = 130
 PASSES_WITH_MATRIX_UNITS = 240
@@ -113,13 +111,10 @@ class Precision:
         return self if self.work == torch.float64 else replace(self, work=torch.float32)
 
 
-def check_route(filter: Filter, route: str, discretisation: str) -> None:
+def check_route(filter: Filter, route: str) -> None:
     """Refuse, when a convolution is built, what its filter cannot do."""
     if route not in ROUTES:
-        instead = ' Ask for it by discretisation="hybrid".' if route == "hybrid" else ""
-        raise ConfigError(f"route is one of {', '.join(ROUTES)}; got {route!r}.{instead}")
-    if discretisation not in DISCRETISATIONS:
-        raise ConfigError(f"discretisation is one of {', '.join(DISCRETISATIONS)}; got {discretisation!r}.")
+        raise ConfigError(f"route is one of {', '.join(ROUTES)}; got {route!r}.")
     order = filter.channel_order if filter.jet_order is None else filter.jet_order
     if route == "separable" and filter.jet_order is None:
         raise ConfigError(f'route="separable" needs an N-jet with one σ per layer; got {filter}. Leave route="auto".')
@@ -127,12 +122,6 @@ def check_route(filter: Filter, route: str, discretisation: str) -> None:
         raise ConfigError(f'route="native" needs an N-jet with one σ per layer or output channel; {filter} has the dense route only.')
     if route == "native" and order is not None and order > MOST_ORDERS:
         raise ConfigError(f'route="native" needs an order of at most {MOST_ORDERS}; got {order}. Leave route="auto".')
-    if discretisation == "hybrid" and (filter.jet_order is None or filter.jet_order > 2):
-        raise ConfigError(
-            f'discretisation="hybrid" needs an N-jet of order at most 2 with one σ per layer; got {filter}. Use discretisation="sampled".'
-        )
-    if discretisation == "hybrid" and route != "auto":
-        raise ConfigError(f'discretisation="hybrid" is a route of its own; leave route="auto" (got {route!r}).')
 
 
 def choose_route(kernel: Kernel, geometry: Geometry, channels: tuple[int, int], precision: Precision) -> str:

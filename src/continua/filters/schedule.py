@@ -115,9 +115,9 @@ class ScheduledNJet(Filter):
         first = state["a"]
         t = t.to(first) if isinstance(t, Tensor) else torch.tensor(t, dtype=first.dtype, device=first.device)
         sigma = self._sigma(state, t)
-        reach = self._reach(schedule, t)
-        taps = gaussian_derivatives(sigma, self.order, reach.kernel if t.ndim else reach.kernel[0])
-        return JetKernel(self._alpha(state, t), taps, taps, sigma, self.order, "sample" if t.ndim else "layer", reach.blur, gaussian=True)
+        radii = self._radii(schedule, t)
+        taps = gaussian_derivatives(sigma, self.order, radii if t.ndim else radii[0])
+        return JetKernel(self._alpha(state, t), taps, taps, sigma, self.order, "sample" if t.ndim else "layer", gaussian=True)
 
     def watch_map(self, kernel: Kernel, map_size: tuple[int, int]) -> None:
         self.watch.check_size(self.label, kernel.size, map_size)
@@ -132,10 +132,10 @@ class ScheduledNJet(Filter):
         u = 0.5 * _clip(t, -0.5, 2.5)
         return (u[:, None, None, None] if t.ndim else u) * state["alpha_slope"] + state["alpha_offset"]
 
-    def _reach(self, host: HostSchedule, t: Tensor) -> Reach:
+    def _radii(self, host: HostSchedule, t: Tensor) -> tuple[int, ...]:
         if host.longest is not None:
-            return Reach(host.longest.kernel * t.numel(), host.longest.blur * t.numel())
-        return Reach.of(self._sigmas_on_host(host.numbers, host_numbers(t.detach().reshape(-1))), self.radius_factor)
+            return host.longest.radii * t.numel()
+        return Reach.of(self._sigmas_on_host(host.numbers, host_numbers(t.detach().reshape(-1))), self.radius_factor).radii
 
     def _sigmas_on_host(self, numbers: list[float], times: list[float]) -> list[float]:
         """σ at each time, without asking the device."""

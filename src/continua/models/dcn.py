@@ -44,7 +44,7 @@ class DCNConfig(ClassifierConfig):
         32,
         'groups of the GroupNorms at most (fewer channels have one each, others a common divisor), or "channels" for one per channel',
     )
-    conv_options: Options | None = option(None, "how filters are applied, such as {discretisation: hybrid}; see FilterConv2d")
+    conv_options: Options | None = option(None, "how filters are applied, such as {route: dense}; see FilterConv2d")
     filter_options: Options | None = option(None, "further options of the filters, such as {sigma_bounds: [0.5, 4]}")
 
     def check(self) -> None:

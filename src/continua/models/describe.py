@@ -342,7 +342,7 @@ def _shadow(net: Network) -> Network:
     shadows = [module for module in shadow.modules() if isinstance(module, FilterConv2d)]
     for module, size in zip(shadows, sizes, strict=True):
         module.filter = pixels(torch.zeros(module.filter.out_channels, module.filter.in_channels, size, size))
-        module.route, module.discretisation = "dense", "sampled"
+        module.route = "dense"
     return shadow
 
 

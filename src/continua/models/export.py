@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from continua.blocks import ODEBlock
 from continua.errors import ConfigError
-from continua.filters import Filter, FilterConv2d, JetKernel, Kernel, Pixel, PixelKernel, ScheduledNJet, hybrid_kernel
+from continua.filters import Filter, FilterConv2d, JetKernel, Kernel, Pixel, PixelKernel, ScheduledNJet
 from continua.models.network import Network
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -67,16 +67,13 @@ class TabulatedFilter(Filter):
 
     time_dependent = True
 
-    def __init__(self, inner: Filter, times: list[float], hybrid: bool) -> None:
+    def __init__(self, inner: Filter, times: list[float]) -> None:
         super().__init__(inner.in_channels, inner.out_channels)
         self.label, self.times = inner.label, times
         state = inner.state()
         host = inner.read_host(state)
         for index, time in enumerate(times):
-            kernel = inner.kernel(state, torch.tensor(time), host)
-            if hybrid and isinstance(kernel, JetKernel):
-                kernel = hybrid_kernel(kernel)
-            self.register_buffer(f"pixels{index}", kernel.weight().detach())
+            self.register_buffer(f"pixels{index}", inner.kernel(state, torch.tensor(time), host).weight().detach())
 
     def state(self) -> dict[str, Tensor]:
         return dict(self.named_buffers())
@@ -133,11 +130,8 @@ def frozen(net: Module) -> Module:
         if conv.filter.time_dependent:
             conv.filter = pin(conv.filter)
         elif not isinstance(conv.filter, Pixel):
-            kernel = conv.filter.kernel(conv.filter.state())
-            if conv.discretisation == "hybrid" and isinstance(kernel, JetKernel):
-                kernel = hybrid_kernel(kernel)
-            conv.filter = pixels(kernel.weight().detach())
-            conv.route, conv.discretisation = "dense", "sampled"
+            conv.filter = pixels(conv.filter.kernel(conv.filter.state()).weight().detach())
+            conv.route = "dense"
     return twin.requires_grad_(False)
 
 
@@ -151,8 +145,8 @@ def tabulated(net: Module) -> Module:
             times = sorted({round(block.t0 + (step + stage) * span, 9) for step in range(steps) for stage in stages})
             for conv in _convolutions(block):
                 if conv.filter.time_dependent and steps:
-                    conv.filter = TabulatedFilter(conv.filter, times, conv.discretisation == "hybrid")
-                    conv.route, conv.discretisation = "dense", "sampled"
+                    conv.filter = TabulatedFilter(conv.filter, times)
+                    conv.route = "dense"
     return frozen(twin)
 
 

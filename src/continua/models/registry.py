@@ -381,13 +381,16 @@ def _no_option(entry: ModelEntry, option: str) -> ContinuaError:
 def _wrong_inner_option(entry: ModelEntry, options: Options, message: str) -> str:
     """What Python said of a keyword, in words of the option that held it."""
     maker, name = re.search(r"(\w+)(?:\.__init__)?\(\)", message), message.rpartition(" ")[2].strip("'")
-    holder = next(
-        (option for option, value in options.items() if isinstance(value, Mapping) and name in value),
-        "one of the options that hold options",
+    holder, given = next(
+        ((option, f"{name!r} to {value[name]!r}") for option, value in options.items() if isinstance(value, Mapping) and name in value),
+        ("one of the options that hold options", repr(name)),
     )
     if "multiple values for" in message:
         return f"{entry.name}: {holder} sets {name!r}, which the network sets itself; leave it out"
-    return f"{entry.name}: {holder} sets {name!r}, an option that {maker[1] if maker else 'what it is for'} does not have"
+    return (
+        f"{entry.name}: {holder} sets {given}, an option that {maker[1] if maker else 'what it is for'} does not have; leave it out. "
+        "Weights that were trained with it need training again"
+    )
 
 
 def _nearest_with(option: str, entry: ModelEntry, entries: Iterable[ModelEntry]) -> ModelEntry | None:

@@ -45,7 +45,6 @@ WORDS = {
     "model_options.solver.rtol": "relative tolerance",
     "model_options.solver.atol": "absolute tolerance",
     "model_options.solver.gradient": "gradient",
-    "model_options.conv_options.discretisation": "N-jets",
     "model_options.dropout": "dropout",
     "batch_size": "batches of",
     "optimiser.lr": "learning rate",
@@ -71,7 +70,6 @@ VALUES: Mapping[str, Mapping[Any, str]] = {
         "holdout": "from the epoch best on the hold-out",
     },
     "model_options.solver.steps": {None: "adaptive ones"},
-    "model_options.conv_options.discretisation": {None: "sampled"},
     "optimiser.clip_norm": {0.0: "nothing"},
 }
 # Of no weight for a result, or of another field's making.
