@@ -8,7 +8,7 @@ import pytest
 
 from continua import ConfigError
 from continua.cli import main
-from continua.report import Entry, from_plain
+from continua.report import Entry, Table, from_plain
 from continua.runs import Run, identity, load_recipe
 from continua.studies import SCALES, STUDIES, find_study, keep, reproduce, train_here, train_row
 from continua.studies.reproduction import KEPT, _copy_run, study_folder
@@ -89,6 +89,21 @@ def test_a_kept_study_is_found_again_without_its_runs(runs, tmp_path, monkeypatc
     kept = keep(made)
     assert (KEPT / "dcn" / "table2a.json") in kept
     assert all(run.finished for run in wanted_runs(made.study, "smoke", range(1), Places(tmp_path / "none", [KEPT], OPTIONS)))
+
+
+def test_small_data_says_how_far_each_training_came(runs):
+    made = smoke("dcn/table2a", runs)
+    (learnt,) = [part for part in made.entry.parts if isinstance(part, Table) and part.name == "learnt"]
+    ends = {run.row.label: 100 * run.run.lines()[-1]["train_accuracy"] for run in made.runs}
+    assert {row[0]: row[1].value for row in learnt.rows} == pytest.approx(ends)
+
+
+def test_studies_share_the_answers_of_analyses(runs):
+    smoke("dcn/fig4a", runs)
+    asked = sorted(path.parent for path in (runs / "studies" / "analysis").rglob("numbers.json"))
+    assert asked
+    smoke("dcn/fig3c", runs)  # asks the same of the same networks
+    assert sorted(path.parent for path in (runs / "studies" / "analysis").rglob("numbers.json")) == asked
 
 
 def test_runs_with_large_weights_are_not_kept(runs, tmp_path, monkeypatch):

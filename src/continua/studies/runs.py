@@ -128,6 +128,14 @@ class Runs:
         """The same as plain lists, for tables."""
         return {label: list(row.values()) for label, row in self.by_seed(number, times).items()}
 
+    def last_epoch(self, number: str, times: float = 1.0) -> dict[str, list[float]]:
+        """A number of the last line of metrics.jsonl for each row, one per seed: how far training came."""
+        found: dict[str, list[float]] = {}
+        for label, row in self.by_label.items():
+            lines = [[line[number] for line in wanted.run.lines() if number in line] for wanted in row]
+            found[label] = [times * float(values[-1]) for values in lines if values]
+        return found
+
     def errors(self) -> dict[str, list[float]]:
         """The test error of each row in per cent, one per seed."""
         return {label: [100 - value for value in values] for label, values in self.values("test_accuracy", 100).items()}
