@@ -39,6 +39,14 @@ def test_every_position_is_the_network_with_that_solver():
     assert net.blocks[0].solver.rtol == 1e-3, "the network itself is left alone"
 
 
+def test_a_network_is_compared_as_it_was_trained():
+    net = some_net(solver=dict(method="bosh3", steps=[1, 2, 4]))
+    fine, own = tolerance(net, labelled(some_net()), tolerances=(1e-3,), fixed=("own",)).settings
+    assert (own.name, own.method, own.steps, own.tolerance) == ("as trained", "bosh3", 3, None)
+    net(IMAGES[:1])
+    assert own.nfe == [net.stats[0].nfe] != fine.nfe
+
+
 def test_the_page_recommends_the_cheapest_position_that_loses_nothing():
     net = some_net()
     result = tolerance(net, labelled(net), tolerances=(1e-5, 1e-3), fixed=())

@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from continua import ConfigError, create_model, list_models
+from continua import ConfigError, create_model, from_pretrained, list_models
 from continua.filters import NJet, Pixel, ScheduledNJet
 from continua.models.dcn import DCN, JetODEConfig
+from continua.models.reconstruction import Reconstructor
 
 pytestmark = pytest.mark.filterwarnings("ignore::continua.ContinuaWarning")  # tiny maps: a kernel may outgrow them
 
@@ -156,3 +157,54 @@ def test_a_network_made_without_its_name_takes_another_solver_too() -> None:
 def test_whole_numbers_are_refused_before_they_reach_a_solver() -> None:
     with pytest.raises(ConfigError, match=r"uint8.*reads floats"):
         create_model("dcn_ode", channels=(4, 8))(torch.zeros(1, 3, 16, 16, dtype=torch.uint8))
+
+
+# --- a solver for each block --------------------------------------------------------------------------------------------
+
+
+def evaluations(net) -> list[int]:
+    net(IMAGES)
+    return [stats.nfe for stats in net.stats]
+
+
+def by_block(**options):
+    return create_model("dcn_ode", **SMALL, block_solvers=[dict(steps=[1, 2, 4]), {}], **options)
+
+
+def test_each_block_takes_the_steps_that_it_is_given():
+    net = by_block()
+    assert evaluations(net) == [12, 4]
+    assert [block.solver.steps for block in net.blocks] == [(1.0, 2.0, 4.0), 1]
+
+
+def test_another_solver_keeps_what_it_does_not_name():
+    net = by_block()
+    assert evaluations(net.with_solver(gradient="checkpoint")) == [12, 4]
+    assert evaluations(net.with_solver(method="midpoint")) == [6, 2]
+    for other in (net.with_solver(steps=2), net.with_solver(dict(method="rk4", steps=2))):
+        assert evaluations(other) == [8, 8]
+        assert other.options.block_solvers is None
+    assert evaluations(net) == [12, 4]
+
+
+@pytest.mark.parametrize("changes", [{}, dict(gradient="direct"), dict(steps=3)])
+def test_a_saved_network_has_its_solvers_again(tmp_path, changes):
+    net = by_block().eval().with_solver(**changes)
+    net.save_pretrained(tmp_path)
+    again = from_pretrained(tmp_path)
+    assert [block.solver for block in again.blocks] == [block.solver for block in net.blocks]
+    torch.testing.assert_close(again(IMAGES), net(IMAGES))
+
+
+def test_a_decoder_solves_as_the_blocks_of_its_encoder_do():
+    decoder = Reconstructor(create_model("dcn_ode", **SMALL, block_solvers=[dict(steps=3), dict(steps=2)]))
+    assert [block.solver.steps for block in decoder.blocks] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [([{}], "1 entries.*2 blocks"), ([dict(step=2), {}], "step"), ([dict(steps=0), {}], "steps=0"), ([dict(steps=10**7), {}], "block 1")],
+)
+def test_solvers_that_do_not_fit_the_blocks_are_refused(given, said):
+    with pytest.raises(ConfigError, match=said):
+        create_model("dcn_ode", **SMALL, block_solvers=given)

@@ -121,3 +121,10 @@ def test_kernels_that_depend_on_time_are_tabulated_at_the_times_of_the_stages():
         torch.testing.assert_close(found.weight(), expected.weight())
     with pytest.raises(ConfigError, match=r"tabulated at t = 0, 0.5.*got t = 0.3"):
         table.kernel(table.state(), 0.3)
+
+
+def test_tables_of_kernels_follow_the_lengths_of_steps():
+    options = dict(channels=(4,), norm_groups=2, solver=dict(method="midpoint", steps=[1, 3], gradient="direct"), t1=2.0)
+    net = create_model("dcn_sigma_t", **options).eval()
+    images = torch.rand(1, 3, 16, 16)
+    torch.testing.assert_close(tabulated(net)(images), net(images))

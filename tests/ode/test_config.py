@@ -261,3 +261,21 @@ def test_a_whole_number_too_large_for_pytorch_is_a_number_all_the_same() -> None
 def test_a_field_that_returns_no_tensor_is_told_so_under_end_times_per_sample() -> None:
     with pytest.raises(ConfigError, match="returned a float; expected one tensor"):
         solve(lambda t, y: 1.0, torch.ones(2), 0.0, torch.tensor([1.0, 2.0]))  # pyright: ignore[reportArgumentType]
+
+
+# --- lengths of steps --------------------------------------------------------------------------------------------------
+
+
+def test_lengths_of_steps_are_written_and_read_again():
+    config = SolverConfig(method="rk4", steps=[1, 2, 5])
+    assert (config.count, config.shares) == (3, (1 / 8, 3 / 8, 1.0))
+    assert SolverConfig.of(json.loads(json.dumps(config.plain()))) == config
+    assert config.replace(steps=3) != config
+    assert (config.replace(steps=3).count, config.replace(steps=3).shares) == (3, None)
+    assert (SolverConfig().count, SolverConfig().shares) == (None, None)
+
+
+@pytest.mark.parametrize("steps", [[], [1, 0], [1, -2], [1, "2"], [float("nan")], [float("inf"), 1], [True, 2], [None], 0, 2.5, "3"])
+def test_steps_that_are_no_lengths_are_refused(steps: Any):
+    with pytest.raises(ConfigError, match=r"steps=.*whole number of at least 1, or the relative lengths"):
+        SolverConfig(method="rk4", steps=steps)

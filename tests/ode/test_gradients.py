@@ -1,5 +1,7 @@
 """Gradients: exact where they are said to be exact, converging where they are not, and refused where they would be wrong."""
 
+from typing import Any
+
 import pytest
 import torch
 from fields import MapField, PairField, VectorField
@@ -9,7 +11,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.func import functional_call
 
 from continua import ConfigError
-from continua.ode import METHODS, Adjoint, Checkpoint, StepControl, broadcast_time, solve
+from continua.ode import METHODS, Adjoint, Checkpoint, Event, StepControl, broadcast_time, solve
 from continua.ode.gradients.reversible import COUPLING
 
 EXPLICIT = [name for name, tableau in METHODS.items() if tableau.explicit]
@@ -37,6 +39,49 @@ def as_function(field: nn.Module, t0, t1, of=lambda solution: solution.y1, **opt
 def test_gradcheck_on_fixed_steps(gradient, method):
     end, params = as_function(VectorField(2, 3), 0.2, 1.0, method=method, steps=3, gradient=gradient)
     assert gradcheck(end, (rand(2, 2).requires_grad_(), *params))
+
+
+@pytest.mark.parametrize("gradient", ["direct", "checkpoint", "reversible"])
+def test_gradcheck_on_steps_of_given_lengths(gradient):
+    end, params = as_function(VectorField(2, 3), 0.2, 1.0, method="bosh3", steps=[1, 2, 5], gradient=gradient)
+    assert gradcheck(end, (rand(2, 2).requires_grad_(), *params))
+
+
+def test_steps_of_given_lengths_are_single_steps_one_after_the_other():
+    field, y = VectorField(2, 3), rand(2, 2)
+    whole = solve(field, y, 0.2, 1.0, method="rk4", steps=[1, 2, 5], save_at=[0.5]).y1
+    for start, end in ((0.2, 0.3), (0.3, 0.5), (0.5, 1.0)):
+        y = solve(field, y, start, end, method="rk4", steps=1).y1
+    torch.testing.assert_close(whole, y, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("control", ["batch", "sample"])
+def test_samples_with_intervals_of_their_own_take_the_same_shares_of_them(control):
+    field, y, ends = VectorField(2, 3), rand(2, 2), torch.tensor([1.0, 3.0], dtype=F64)
+    both = solve(field, y, 0.0, ends, method="rk4", steps=[1, 3], control=control)
+    alone = [solve(field, y[i : i + 1], 0.0, float(ends[i]), method="rk4", steps=[1, 3]).y1 for i in range(2)]
+    torch.testing.assert_close(both.y1, torch.cat(alone))
+    if control == "sample":
+        torch.testing.assert_close(both.stats.last_step, ends * 3 / 4)
+
+
+def test_an_event_counts_the_steps_of_given_lengths_that_were_begun():
+    stop = Event(lambda t, y: y[:, 0] - 0.5, terminal=True)
+    end = solve(lambda t, y: torch.ones_like(y), torch.zeros(1, 1, dtype=F64), 0.0, 1.0, method="rk4", steps=[1, 2, 5], event=stop)
+    assert end.stats.accepted == 3
+    assert float(end.y1) == pytest.approx(0.5)
+
+
+def test_the_adjoint_goes_back_in_equal_steps_and_says_so():
+    field, y0 = VectorField(2, 3), rand(2, 2)
+    options: dict[str, Any] = dict(method="rk4", steps=[1, 2, 5])
+    with pytest.raises(ConfigError, match=r"adjoint.*equal steps.*Adjoint\(steps=3\)"):
+        solve(field, y0, 0.2, 1.0, gradient="adjoint", **options)
+    torch.testing.assert_close(
+        solve(field, y0, 0.2, 1.0, gradient=Adjoint(steps=3), **options).y1, solve(field, y0, 0.2, 1.0, **options).y1
+    )
+    with pytest.raises(ConfigError, match=r"leapfrog.*equal steps"):
+        solve(field, y0, 0.2, 1.0, method="midpoint", steps=[1, 2], gradient="leapfrog")
 
 
 @pytest.mark.parametrize("gradient", ["direct", "checkpoint"])

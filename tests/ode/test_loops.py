@@ -105,6 +105,15 @@ def test_fixed_steps_are_equal_and_end_on_the_end(t1):
     assert all(step.h == pytest.approx(t1 / 7) for step in steps)
 
 
+@pytest.mark.parametrize("t1", [1.0, -0.7])
+def test_steps_of_given_lengths_have_these_shares_of_the_interval(t1):
+    loop = FixedSteps(problem(Pretend(constant(0.0)), t1=t1, steps=[1, 2, 5]))
+    steps = run(loop)
+    assert [step.h / t1 for step in steps] == pytest.approx([1 / 8, 2 / 8, 5 / 8])
+    assert (steps[0].t, steps[-1].t_next) == (0.0, t1)
+    assert (loop.stats.accepted, loop.stats.first_step, loop.stats.last_step) == (3, pytest.approx(t1 / 8), pytest.approx(5 * t1 / 8))
+
+
 # --- one step for the batch -------------------------------------------------------------------------------------------
 
 

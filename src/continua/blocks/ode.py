@@ -181,7 +181,7 @@ class ODEBlock(nn.Module):
 
     def extra_repr(self) -> str:
         solver = self.solver
-        how = f"{solver.steps} steps" if solver.steps else f"{solver.tolerances}, control={solver.control.per}"
+        how = f"{solver.count} steps" if solver.count else f"{solver.tolerances}, control={solver.control.per}"
         extra = f", augment={self.augment}" if self.augment else ""
         gradient = str(solver.gradient).strip("'")
         return f"t in [{self.t0:g}, {self.t1:g}], {solver.tableau.name}, {how}, gradient={gradient}{extra}"

@@ -68,9 +68,10 @@ def optimality_gradients(
         >>> from continua.blocks import optimality_gradients
         >>> optimality_gradients(block, z, lambda out: out.square().mean())  # doctest: +SKIP
     """
-    steps = block.solver.steps if steps is None else steps
-    if scheme not in SCHEMES or steps is None:
-        raise ConfigError(f"the optimality system is solved by {' or '.join(SCHEMES)} in fixed steps; got scheme={scheme!r}, steps={steps}")
+    given = block.solver.steps if steps is None else steps
+    if scheme not in SCHEMES or not isinstance(given, int):
+        raise ConfigError(f"the optimality system is solved by {' or '.join(SCHEMES)} in equal steps; got scheme={scheme!r}, steps={given}")
+    steps = given
     if isinstance(block.field, Field) and block.field.stepwise:
         raise ConfigError(
             "batch statistics that change from step to step have no limit of small steps; build the network with norm='group'"

@@ -7,7 +7,7 @@
 A family that lacks an option has no field for it, so the option is refused by name; `registry` says which model has it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from numbers import Integral, Real
@@ -51,8 +51,8 @@ class ModelConfig:
         """Whether the blocks' filters are N-jets, which the native kernels compute in float32 whatever the precision."""
         return vars(self).get("filters", "pixel") != "pixel"
 
-    def with_solver(self, solver: SolverConfig) -> "ModelConfig":
-        """This configuration with another solver, where it has one."""
+    def with_solver(self, solver: SolverConfig, changed: Collection[str] | None = None) -> "ModelConfig":
+        """This configuration with another solver, where it has one; `changed` are the keywords that are new, None for all."""
         return self
 
     def plain(self) -> Json:
@@ -81,9 +81,9 @@ class Solved(ModelConfig):
     def check(self) -> None:
         super().check()
         self._settle("solver", SolverConfig.of(self.solver))
-        check_steps("solver.steps", SolverConfig.of(self.solver).steps)
+        check_steps("solver.steps", SolverConfig.of(self.solver).count)
 
-    def with_solver(self, solver: SolverConfig) -> Self:
+    def with_solver(self, solver: SolverConfig, changed: Collection[str] | None = None) -> Self:
         return self.vary(solver=solver)
 
 

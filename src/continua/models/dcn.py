@@ -5,17 +5,18 @@
 One class builds all ten models of the paper; they differ in what a filter is, in whether a block is an ODE, and in where N-jets are used.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from typing import Self
 
 from torch import Tensor, nn
 
 from continua.blocks import Activation, ConvField, ODEBlock, ResidualBlock, group_norm, norm_then_act
 from continua.errors import ConfigError, unknown_name
 from continua.filters import Filter, FilterConv2d, NJet, Pixel, ScheduledNJet
-from continua.models.bounded import check_order
+from continua.models.bounded import check_order, check_steps
 from continua.models.classifier import make_classifier
 from continua.models.config import ClassifierConfig, InTime, ModelConfig, Options, check_style, check_widths
 from continua.models.network import Network, label_filters
@@ -81,6 +82,28 @@ class Augmented(InTime):
 
     augment_channels: int = option(0, "channels of zeros added to the state of every ODE block (Dupont et al. 2019)")
     explicit_time: bool = option(True, "f reads t as a further channel; without it scaling the state and T alike is an exact symmetry")
+    block_solvers: Sequence[Options] | None = option(None, "what differs from solver in each block, such as [{steps: 8}, {}, {}]")
+
+    def check(self) -> None:
+        super().check()
+        given, blocks = self.block_solvers, len(vars(self)["channels"])
+        if given is not None and len(given) != blocks:
+            raise ConfigError(
+                f"block_solvers has {len(given)} entries, and there are {blocks} blocks; give one for each, {{}} where nothing differs"
+            )
+        for number in range(blocks if given else 0):
+            check_steps(f"steps of block {number + 1}", self.solver_of(number).count)
+
+    def solver_of(self, block: int) -> SolverConfig:
+        """The solver of a block."""
+        return SolverConfig.of(self.solver).replace(**(self.block_solvers[block] if self.block_solvers else {}))
+
+    def with_solver(self, solver: SolverConfig, changed: Collection[str] | None = None) -> Self:
+        kept = [
+            {} if changed is None else {name: value for name, value in own.items() if name not in changed}
+            for own in self.block_solvers or ()
+        ]
+        return self.vary(solver=solver, block_solvers=kept if any(kept) else None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +166,7 @@ class DCN(Network):
         if isinstance(config, InTime):
             self.end, self.solver = config.t1, SolverConfig.of(config.solver)
         self.stem = self._stem(config)
-        self.blocks = nn.ModuleList(self.make_block(width) for width in self.channels)
+        self.blocks = nn.ModuleList(self.make_block(width, block) for block, width in enumerate(self.channels))
         jets = not isinstance(config, PixelStem)
         self.transitions = nn.ModuleList(Down(self, narrow, wide, jets) for narrow, wide in pairwise(self.channels))
         self.head = Head(self.channels[-1], config.num_classes, config.activation, config.norm_groups)
@@ -153,8 +176,8 @@ class DCN(Network):
     def in_channels(self) -> int:
         return self._in_channels
 
-    def make_block(self, channels: int) -> nn.Module:
-        """A block of this network's kind, for maps of that many channels."""
+    def make_block(self, channels: int, block: int = 0) -> nn.Module:
+        """A block of this network's kind, for maps of that many channels, with the solver of one of its blocks."""
         if self.solver is None:
             return ResidualBlock(
                 channels, self.make_filter, activation=self.activation, norm_groups=self.norm_groups, conv_options=self.conv_options
@@ -168,7 +191,8 @@ class DCN(Network):
             time=self.explicit_time,
             conv_options=self.conv_options,
         )
-        return ODEBlock(field, self.end, solver=self.solver, augment=self.augment)
+        solver = self.options.solver_of(block) if isinstance(self.options, Augmented) else self.solver
+        return ODEBlock(field, self.end, solver=solver, augment=self.augment)
 
     def make_filter(self, inputs: int, outputs: int) -> Filter:
         """A filter of this network's kind."""

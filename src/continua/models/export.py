@@ -10,6 +10,7 @@ tabulated(net)  a frozen copy for fixed steps: filters that depend on t become o
 import copy
 from dataclasses import replace
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -140,9 +141,10 @@ def tabulated(net: Module) -> Module:
     twin = copy.deepcopy(net)
     for block in twin.modules():
         if isinstance(block, ODEBlock):
-            steps, stages = block.solver.steps or 0, block.solver.tableau.c
-            span = (block.t1 - block.t0) / max(1, steps)
-            times = sorted({round(block.t0 + (step + stage) * span, 9) for step in range(steps) for stage in stages})
+            steps, stages = block.solver.count or 0, block.solver.tableau.c
+            ends = block.solver.shares or [(step + 1) / steps for step in range(steps)]
+            shares = {start + stage * (end - start) for start, end in pairwise((0.0, *ends)) for stage in stages}
+            times = sorted({round(block.t0 + share * (block.t1 - block.t0), 9) for share in shares})
             for conv in _convolutions(block):
                 if conv.filter.time_dependent and steps:
                     conv.filter = TabulatedFilter(conv.filter, times)

@@ -206,7 +206,8 @@ class Network(nn.Module):
         for module in blocks:
             module.solver = (module.solver if solver is None else SolverConfig.of(solver)).replace(**changes)
             module.stats = None
-        twin.solver = blocks[0].solver
+        own = self.solver or blocks[0].solver
+        twin.solver = (own if solver is None else SolverConfig.of(solver)).replace(**changes)
         if twin.solver.steps is not None and twin.solver.control.per == "sample" and "control" in changes and "steps" not in changes:
             warnings.warn(
                 f"{self.title} has steps={twin.solver.steps}, which control='sample' does not change: every image takes the same number. "
@@ -215,7 +216,7 @@ class Network(nn.Module):
                 stacklevel=2,
             )
         if self.options is not None:  # else it was not made from a configuration
-            twin.options = self.options.with_solver(twin.solver)
+            twin.options = self.options.with_solver(twin.solver, changes if solver is None else None)
         return twin
 
     def with_stop(self, stop: Stop | None, block: int = -1) -> "Network":

@@ -1,6 +1,7 @@
 """Images back from features: a decoder trained on a frozen encoder (DCN §4.3)."""
 
 import copy
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Self, cast
 
@@ -39,9 +40,9 @@ class ReconstructionConfig(ModelConfig):
         """The encoder's own configuration."""
         return model_config(self.encoder, **(self.encoder_options or {}))
 
-    def with_solver(self, solver: SolverConfig) -> Self:
+    def with_solver(self, solver: SolverConfig, changed: Collection[str] | None = None) -> Self:
         config = self.encoder_config()
-        return self.vary(encoder_options=config.with_solver(solver).plain()) if isinstance(config, Solved) else self
+        return self.vary(encoder_options=config.with_solver(solver, changed).plain()) if isinstance(config, Solved) else self
 
 
 class Reconstructor(Network):
@@ -63,7 +64,7 @@ class Reconstructor(Network):
         *_, narrow, wide = encoder.channels
         self.solver = encoder.solver
         self.stem = Encoder(copy.deepcopy(encoder))
-        self.blocks = nn.ModuleList([encoder.make_block(wide), encoder.make_block(narrow)])
+        self.blocks = nn.ModuleList([encoder.make_block(wide, -1), encoder.make_block(narrow, -2)])
         self.transitions = nn.ModuleList([Squeeze(wide, narrow)])
         self.head = ImageHead(narrow, encoder)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import accumulate
 from typing import Literal, Never
 
 import torch
@@ -20,13 +21,14 @@ from continua.ode.tableau import Tableau, find_method, name_of
 class SolverConfig:
     """The solver keywords of `solve`; a dict with the same keys is accepted wherever one of these is.
 
-    `control` and `gradient` may be given by name or as dicts, an implicit `method` as a dict; they are objects afterwards.
+    `control` and `gradient` may be given by name or as dicts, an implicit `method` as a dict; they are objects afterwards. `steps` is how
+    many equal ones there are, or how long each is in relation to the others: (1, 2, 4) are three, each twice as long as the one before.
     """
 
     method: "str | Tableau | Implicit"
     rtol: Tolerance
     atol: Tolerance
-    steps: int | None
+    steps: int | tuple[float, ...] | None
     control: StepControl
     gradient: Gradient
     on_failure: Literal["raise", "status"]
@@ -37,7 +39,7 @@ class SolverConfig:
         method: "str | Tableau | Implicit | Options" = "dopri5",
         rtol: "Tolerance | Sequence[float]" = 1e-3,
         atol: "Tolerance | Sequence[float]" = 1e-3,
-        steps: int | None = None,
+        steps: int | Sequence[float] | None = None,
         control: "Per | StepControl | Options" = "batch",
         gradient: "str | Gradient | Options" = "checkpoint",
         on_failure: Literal["raise", "status"] = "raise",
@@ -50,7 +52,11 @@ class SolverConfig:
             method = find_method(method) if "b" in method else build(Implicit, "option of an implicit method:", method)
         values = dict(method=method, control=StepControl.of(control), gradient=find_gradient(gradient))
         values |= dict(
-            rtol=_tolerance("rtol", rtol), atol=_tolerance("atol", atol), steps=steps, on_failure=on_failure, record_steps=record_steps
+            rtol=_tolerance("rtol", rtol),
+            atol=_tolerance("atol", atol),
+            steps=_settled(steps),
+            on_failure=on_failure,
+            record_steps=record_steps,
         )
         for name, value in values.items():
             object.__setattr__(self, name, value)
@@ -79,6 +85,7 @@ class SolverConfig:
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         values["method"] = self.method.plain() if isinstance(self.method, Implicit) else name_of(self.method)
         values |= {name: _plain_tolerance(values[name]) for name in ("rtol", "atol")}
+        values["steps"] = list(self.steps) if isinstance(self.steps, tuple) else self.steps
         changed = {name: value for name, value in values.items() if value != getattr(default, name)}
         return {name: value.plain() if isinstance(value, StepControl | Gradient) else value for name, value in changed.items()}
 
@@ -97,10 +104,22 @@ class SolverConfig:
         """Both tolerances, as one reads them."""
         return ", ".join(f"{name}={_shown(getattr(self, name))}" for name in ("rtol", "atol"))
 
+    @property
+    def count(self) -> int | None:
+        """How many fixed steps there are; None where they are chosen."""
+        return len(self.steps) if isinstance(self.steps, tuple) else self.steps
+
+    @property
+    def shares(self) -> tuple[float, ...] | None:
+        """Where each fixed step ends, as a share of the interval; None where they are equal or chosen."""
+        if not isinstance(self.steps, tuple):
+            return None
+        return tuple(end / sum(self.steps) for end in accumulate(self.steps))
+
     def _check_combination(self) -> None:
         tableau = self.tableau
         if self.steps is not None and self.control.stops:
-            raise ConfigError(f"steps={self.steps} are equal and land on no step_at or jump_at; leave steps out, or those")
+            raise ConfigError(f"steps={self.steps} are fixed and land on no step_at or jump_at; leave steps out, or those")
         if self.steps is None and not (tableau.b_error is not None and (tableau.explicit or tableau.diagonal)):
             kind, better = ("a method without an error estimate", "dopri5, tsit5, bosh3, ...")
             if not tableau.explicit:
@@ -133,8 +152,8 @@ class SolverConfig:
                 raise ConfigError(f"control: one_graph=True does not go with {name}; leave one of them out")
 
     def _check_values(self) -> None:
-        if self.steps is not None and not is_whole(self.steps):
-            raise ConfigError(f"steps={self.steps!r}; expected a whole number of at least 1")
+        if self.steps is not None and not (_are_lengths(self.steps) if isinstance(self.steps, tuple) else is_whole(self.steps)):
+            raise ConfigError(f"steps={self.steps!r}; expected a whole number of at least 1, or the relative lengths of steps: (1, 2, 4)")
         if self.on_failure not in ("raise", "status"):
             raise ConfigError(f"on_failure={self.on_failure!r}; expected one of 'raise', 'status'")
 
@@ -156,6 +175,15 @@ class SolverConfig:
             return f"{name} iterates until it has converged, which cannot be one graph; {switch}"
         reason = self.gradient.why_not_one_graph()
         return None if reason is None else f"{reason}; {switch}"
+
+
+def _settled(steps: object) -> object:
+    """Lengths of steps as a tuple of numbers; whatever else was given is left to be looked at."""
+    return tuple(float(item) if type(item) is int else item for item in steps) if isinstance(steps, list | tuple) else steps
+
+
+def _are_lengths(steps: tuple[object, ...]) -> bool:
+    return bool(steps) and all(isinstance(length, float) and is_finite(length) and length > 0 for length in steps)
 
 
 def _tolerance(name: str, given: object) -> Tolerance:

@@ -183,20 +183,20 @@ class AcceptedSteps(ABC):
 
 
 class FixedSteps(AcceptedSteps):
-    """N equal steps. Times are numbers, or (batch,) where each sample has its own interval."""
+    """N steps, equal or of given shares of the interval. Times are numbers, or (batch,) where each sample has its own interval."""
 
     def __init__(self, integration: Integration) -> None:
         super().__init__(integration)
-        self.count = integration.config.steps or 1
+        self.count, self.shares = integration.config.count or 1, integration.config.shares
         self._last_good: dict[int, State] = {}
         self._log: list[Tensor] = []
 
     def accepted(self) -> Iterator[Step]:
         p, calls = self.integration, self.integration.rate.calls
-        h = (p.t1 - p.t0) / self.count
-        t, first = p.t0, p.first
+        h = self._end(0) - p.t0 if self.shares else (p.t1 - p.t0) / self.count
+        t, first, last = p.t0, p.first, h
         for index in range(self.count):
-            t_next = p.t1 if index == self.count - 1 else p.t0 + (index + 1) * h
+            t_next = self._end(index)
             p.rate.on_step(index, False)
             attempt = p.stepper.step(p.rate, t, t_next, self.y, first)
             if attempt.failed is not None:  # an implicit step of some samples: the batch stays at its last good state
@@ -206,23 +206,34 @@ class FixedSteps(AcceptedSteps):
             if not self.blind:
                 self._note(t, t_next, attempt)
             step = Step(index, t, t_next, self.y, attempt.y1, attempt.stages)
+            last = t_next - t if self.shares else h
             self.y, t, first = attempt.y1, t_next, p.stepper.next_first(attempt)
             yield step
-        self._count(p.rate.calls - calls + (p.first is not None), h)
+        self._count(p.rate.calls - calls + (p.first is not None), h, last)
         if not self.blind:
-            self._check(h)
+            self._check(last)
+
+    def _end(self, index: int) -> Time:
+        """Where a step ends; the last one, at the end of the interval to the bit."""
+        p = self.integration
+        if index == self.count - 1:
+            return p.t1
+        return p.t0 + (index + 1) * ((p.t1 - p.t0) / self.count) if self.shares is None else p.t0 + self.shares[index] * (p.t1 - p.t0)
 
     def stop(self, t: float, nfe: int) -> None:
-        h = (self.integration.t1 - self.integration.t0) / self.count
-        self.count = len([start for start in range(self.count) if (self.integration.t0 + start * h < t) == (h > 0)])
-        self._count(nfe, h)
+        t0, forward = self.integration.t0, self.integration.t1 > self.integration.t0
+        starts = [t0, *(self._end(index) for index in range(self.count - 1))]
+        ends = [*starts[1:], self.integration.t1]
+        count = len([start for start in starts if (start < t) == forward])
+        self.count = count
+        self._count(nfe, ends[0] - t0, ends[count - 1] - starts[count - 1])
 
-    def _count(self, nfe: int, h: Time) -> None:
+    def _count(self, nfe: int, h: Time, last: Time) -> None:
         if isinstance(h, Tensor):
             each = torch.ones_like(h, dtype=torch.int64)
-            self.stats = Stats(nfe * each, 0 * each, self.count * each, 0 * each, h, h)
+            self.stats = Stats(nfe * each, 0 * each, self.count * each, 0 * each, h, torch.as_tensor(last))
         else:
-            self.stats = Stats(nfe, 0, self.count, 0, h, h)
+            self.stats = Stats(nfe, 0, self.count, 0, h, last)
         if self._log:
             sample, t, size, error = torch.cat(self._log, dim=1)
             accepted = torch.ones_like(t, dtype=torch.bool)

@@ -58,7 +58,7 @@ def resolve(recipe: Recipe, device: str = "cpu", data_dir: "str | Path | None" =
 
 
 # Options of models that came after the first runs were kept, and what a network without them is.
-LATER_OPTIONS: Mapping[str, object] = {"last_activation": True, "explicit_time": True, "form": "concatenated"}
+LATER_OPTIONS: Mapping[str, object] = {"last_activation": True, "explicit_time": True, "form": "concatenated", "block_solvers": None}
 
 
 def identity(recipe: Recipe) -> str:
@@ -104,7 +104,7 @@ def _identity(recipe: Recipe, digest: Callable[[Path], str]) -> str:
             if fields_of[name] == plain[name]:
                 del fields_of[name]
     for name, plain in LATER_OPTIONS.items():
-        if data["model_options"].get(name) == plain:
+        if name in data["model_options"] and data["model_options"][name] == plain:
             del data["model_options"][name]
     if recipe.encoder is not None:
         data["encoder"] = digest(encoder_weights(recipe.encoder))

@@ -77,14 +77,14 @@ def check_solves(net: nn.Module, recipe: Recipe) -> None:
 
 def _check_refinement(block: ODEBlock, refine: Refine) -> None:
     solver = block.solver
-    if refine.steps and (solver.steps is None or refine.steps[-1] >= solver.steps):
-        own = "chooses its steps" if solver.steps is None else f"takes {solver.steps}"
+    if refine.steps and (solver.count is None or refine.steps[-1] >= solver.count):
+        own = "chooses its steps" if solver.steps is None else f"takes {solver.count}"
         raise ConfigError(
             f"refine.steps is {list(refine.steps)}, and the solver {own}; expected fewer steps than model_options.solver.steps=N"
             + (", or refine.tolerances" if solver.steps is None else "")
         )
     if refine.tolerances and solver.steps is not None:
-        raise ConfigError(f"refine.tolerances is about adaptive steps, and the solver takes {solver.steps} equal ones; use refine.steps")
+        raise ConfigError(f"refine.tolerances is about adaptive steps, and the solver takes {solver.count} fixed ones; use refine.steps")
     if refine.tolerances and not all(isinstance(own, float | int) and own < refine.tolerances[-1] for own in (solver.rtol, solver.atol)):
         raise ConfigError(f"refine.tolerances ends at {refine.tolerances[-1]:g}, and the solver's own are {solver.tolerances}: not finer")
     if refine.epochs:

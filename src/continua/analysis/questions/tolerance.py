@@ -20,6 +20,7 @@ from continua.showing import Shown
 COSTS = ("accuracy", "nfe", "seconds", "failed")  # of a setting, as measured
 TOLERANCES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 FIXED = ("rk4:1", "rk4:2", "rk4:4")
+OWN = "own"
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,7 +70,7 @@ def tolerance(
         batches: pairs (images, labels); gone through once for each setting.
         tolerances: values of rtol = atol.
         method: an adaptive method; None: the network's own, or dopri5.
-        fixed: fixed steps to compare with, METHOD:STEPS.
+        fixed: fixed steps to compare with, METHOD:STEPS; "own" for those that the network was trained with.
         keep: stores pieces of the answer, so that an interrupted analysis can be continued.
         advance: called with the number of images after each batch.
 
@@ -99,10 +100,17 @@ def tolerance(
     same = [float((predicted == predictions[0]).mean()) for predicted in predictions]
     solver = block.solver
     trained = f"{solver.tableau.name}, " + (
-        f"{solver.steps} step{'s' * (solver.steps != 1)}" if solver.steps else f"rtol {solver.rtol:g}, atol {solver.atol:g}"
+        f"{solver.count} step{'s' * (solver.count != 1)}" if solver.count else f"rtol {solver.rtol:g}, atol {solver.atol:g}"
     )
     positions = [
-        ToleranceSetting(name, changes["method"], changes.get("rtol"), changes["steps"], same=share, **{key: piece[key] for key in COSTS})
+        ToleranceSetting(
+            name,
+            changes.get("method", solver.tableau.name),
+            changes.get("rtol"),
+            changes.get("steps", solver.count),
+            same=share,
+            **{key: piece[key] for key in COSTS},
+        )
         for (name, changes), share, piece in zip(settings, same, pieces, strict=True)
     ]
     return Tolerance(len(predictions[0]), trained, positions)
@@ -117,6 +125,9 @@ def _settings(
         (f"{adaptive}, {tol:g}", dict(method=adaptive, steps=None, rtol=tol, atol=tol, **gradient)) for tol in sorted(tolerances)
     ]
     for text in fixed:
+        if text == OWN:
+            settings.append(("as trained", {}))
+            continue
         name, _, count = text.partition(":")
         if not count.isdigit() or int(count) < 1:
             raise ConfigError(f"fixed steps {text!r}; expected a method and a number of steps, for example rk4:2")

@@ -58,6 +58,11 @@ class Adjoint(Gradient):
         self.refuse_implicit(config)
         self.refuse_sample(config)
         back = self.backward_config(config)
+        if isinstance(back.steps, tuple):
+            raise ConfigError(
+                f"gradient='adjoint' goes back in equal steps, and those of the solve are not; give Adjoint(steps={back.count}), or "
+                "Adjoint(steps=None) for steps that it chooses"
+            )
         if self.norm == "full" and not all(isinstance(value, float | int) for value in (back.rtol, back.atol)):
             raise ConfigError("Adjoint(norm='full') measures parameters too, and needs tolerances that are numbers; use norm='semi'")
 
@@ -127,8 +132,8 @@ class _Tape:
         if t == t0:
             return y, a, sums
         config, count, augmented = self.config, self.rate.width, (*y, *a, *sums)
-        if config.steps is not None:  # the same density of steps as the forward solve, in each piece between asked times
-            config = config.replace(steps=max(1, round(config.steps * abs(t - t0) / abs(self.t1 - self.t0))))
+        if config.count is not None:  # the same density of steps as the forward solve, in each piece between asked times
+            config = config.replace(steps=max(1, round(config.count * abs(t - t0) / abs(self.t1 - self.t0))))
         rate = _AugmentedRate(self.rate, params)
         controlled = 2 * count if self.norm == "semi" else None
         loop = None if config.steps is not None else BatchSteps

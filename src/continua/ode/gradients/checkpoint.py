@@ -59,9 +59,9 @@ class Checkpoint(Gradient):
         # As in a replay, f sees a state that requires gradients, whether or not y0 does.
         leaves = tuple(part if part.requires_grad else part.detach().requires_grad_() for part in y0) if limit else None
         integration.probe(self, leaves)
-        trail = _Trail(self.segments, integration.config.steps, y0)
+        trail = _Trail(self.segments, integration.config.count, y0)
         parted = integration.saver is None and integration.watch is None  # nothing but y1 is asked for: some steps may keep their graph
-        fewest = 1 if parted else integration.config.steps or FEWEST_STEPS
+        fewest = 1 if parted else integration.config.count or FEWEST_STEPS
         if leaves is None or not _fits(integration, fewest, limit):
             integration.first = None if integration.first is None else detached(integration.first)
             steps = integration.steps()
@@ -72,7 +72,7 @@ class Checkpoint(Gradient):
         for step in walk:
             trail.take(step)
             ahead = trail.count + 1 if parted else trail.count
-            if trail.count != integration.config.steps and not _fits(integration, ahead, limit):
+            if trail.count != integration.config.count and not _fits(integration, ahead, limit):
                 break
         else:
             return steps.solution()

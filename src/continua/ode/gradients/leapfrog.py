@@ -38,7 +38,7 @@ class Leapfrog(Gradient):
 
     def check(self, config: "SolverConfig") -> None:
         self.refuse_sample(config)
-        if config.steps is None or config.tableau.name != "midpoint":
+        if not isinstance(config.steps, int) or config.tableau.name != "midpoint":
             raise ConfigError(
                 "gradient='leapfrog' takes equal steps of a scheme of its own, in the place of midpoint steps; give method='midpoint' and "
                 "steps=N, or use gradient='reversible', which has any explicit method"
