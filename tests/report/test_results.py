@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from continua.errors import ConfigError
-from continua.report import VERSION, Axis, Claim, Entry, Figure, PlusMinus, Series, Table, entry_environment, read_entry
+from continua.report import VERSION, Axis, Claim, Entry, Figure, PlusMinus, RunOfEntry, Series, Table, entry_environment, read_entry
 from continua.report.results import draw_results, result_files, results_page
 
 ROOT = Path(__file__).parents[2]
@@ -83,7 +83,7 @@ def test_the_page_says_what_was_asked_reduced_and_typed(tmp_path: Path) -> None:
     ):
         assert text in page
     assert "| DCN-ODE | 38.1 ± 0.4 |" in page
-    assert "Nothing was reduced" in page
+    assert "What was reduced from the paper is not said." in page
     assert "![Loss](pictures/results/dcn-small-loss.svg)" in page
     stale = tmp_path / "docs" / "pictures" / "results" / "gone.svg"
     stale.parent.mkdir(parents=True)
@@ -91,6 +91,13 @@ def test_the_page_says_what_was_asked_reduced_and_typed(tmp_path: Path) -> None:
     made = draw_results(tmp_path / "results", tmp_path / "docs")
     assert sorted(path.name for path in made) == ["anodev2-other-loss.svg", "dcn-small-loss.svg"]
     assert not stale.exists()
+
+
+def test_nothing_was_reduced_is_said_only_where_recipes_were_compared() -> None:
+    whole = entry(reduced=[], study="dcn/table1", scale="paper", runs=[RunOfEntry("DCN-ODE", 0, "dcn_ode-cifar10-seed0")])
+    assert whole.differs.startswith("Nothing was reduced")
+    for other in (entry(reduced=[], study="dcn/fig1", scale="cpu"), entry(reduced=[])):
+        assert "Nothing was reduced" not in other.differs
 
 
 def test_files_of_runs_and_of_checks_are_no_entries(tmp_path: Path) -> None:

@@ -3,12 +3,15 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from continua.errors import DataError
 from continua.ode import SolverConfig
 from continua.runs import load_recipe, resolve
-from continua.studies import STUDIES, find_study
+from continua.studies import STUDIES, Study, find_study
 from continua.studies.plain import PLAIN_WORDS
 from continua.studies.published import SOLVER, Trained, differences, published_recipes, reduced
-from continua.studies.runs import Places, wanted_runs
+from continua.studies.runs import Places, _wanted, wanted_runs
 from continua.train import RunOptions
 
 PAPER = resolve(load_recipe("dcn", {"model": "dcn_ode"}))
@@ -51,6 +54,81 @@ def test_a_difference_of_some_rows_says_of_which() -> None:
     other = resolve(load_recipe("dcn", {"model": "odenet"}))
     trained = [Trained("DCN-ODE", replace(PAPER, epochs=7)), Trained("ODE-Net", other)]
     assert differences(trained, {"DCN-ODE": PAPER, "ODE-Net": other}) == ["epochs 7 instead of 100 (dcn_ode)"]
+
+
+PLACES = Places(Path("nowhere"), [], RunOptions(progress="off"))
+
+
+def planned(study: Study, scale: str) -> list[Trained]:
+    """Every training that a study wants, as if it were done; decoders need a trained encoder, and stand here as their recipe does."""
+    runs = []
+    for row in study.rows(scale):
+        if row.encoder is not None:
+            changes = {**study.setting(scale).change, **row.change, "encoder": "."}
+            changes.pop("model_options", None)
+            runs.append(Trained(row.label, load_recipe(row.recipe, changes)))
+            continue
+        runs.append(Trained(row.label, _wanted(row, study.setting(scale), 0, None, PLACES).recipe))
+    return runs
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_study_says_at_every_scale_what_it_reduces(name: str) -> None:
+    study = STUDIES[name]
+    for scale, setting in study.settings.items():
+        try:
+            trained = planned(study, scale)
+        except DataError:
+            assert (name, scale) == ("rknet/table3", "paper"), "ImageNet is the one data set that cannot be planned without its files"
+            continue
+        words = reduced(study, scale, setting.seeds, trained)
+        assert all(isinstance(sentence, str) and sentence for sentence in words)
+        assert not any("{" in sentence or "[" in sentence or "model_options" in sentence for sentence in words), "words, not data"
+        if scale == "cpu" and trained:
+            assert len(words) > 3, "much is reduced to fit a CPU"
+
+
+def test_steps_of_growing_lengths_are_said_in_words_for_each_block() -> None:
+    def steps(lengths: object, **blocks: object) -> list[str]:
+        return said(model_options={**PAPER.model_options, "solver": dict(method="dopri5", steps=lengths), **blocks})
+
+    assert "fixed steps 3, each 2 times as long as the one before, instead of adaptive ones" in steps([1, 2, 4])
+    assert "fixed steps 3 (lengths in proportion 1 : 2 : 9) instead of adaptive ones" in steps([1, 2, 9])
+    words = steps(2, block_solvers=[dict(steps=[1, 1.4, 2], method="rk4"), {}, {}])
+    assert "in block 1 fixed steps 3, each about 1.4 times as long as the one before, instead of adaptive ones" in words
+    assert "in block 1 solver rk4 instead of dopri5" in words
+    assert sum("in block" in sentence for sentence in words) == 2
+    same = {**PAPER.model_options, "block_solvers": [dict(method="dopri5"), {}, {}]}
+    assert said(model_options=same) == [], "a block that repeats what holds for all of them differs in nothing"
+
+
+def test_a_length_that_the_paper_does_not_give_is_not_held_against_it() -> None:
+    study = find_study("dcn/table2a")
+    words = reduced(study, "cpu", 8, planned(study, "cpu"))
+    assert [sentence for sentence in words if sentence.startswith(("epochs", "drops"))] == [
+        "epochs 250 instead of 1,000 (with 52 per class)",
+        "drops of the rate at epochs 100, 175 instead of 400, 700 (with 52 per class)",
+        "epochs 750 with 8, 500 with 16, 375 with 32 images per class, about which the paper says nothing (lengths of our own)",
+    ]
+
+
+def test_what_the_paper_is_silent_about_is_named() -> None:
+    study = find_study("rknet/table1")
+    words = reduced(study, "paper", 1, planned(study, "paper"))
+    assert "momentum of the norms' statistics 0.01, about which the paper says nothing (as in the author's later code)" in words
+
+
+def test_a_row_without_a_recipe_of_the_paper_is_not_passed_over_in_silence() -> None:
+    """ImageNet is not here, so its rows cannot be resolved; any other error is an error."""
+    study = find_study("rknet/table3")
+    words = reduced(study, "paper", 1, [Trained(row.label, PAPER) for row in study.rows("paper")])
+    assert any("not compared with the paper's recipe" in sentence and study.rows("paper")[0].label in sentence for sentence in words)
+
+
+def test_an_experiment_of_our_own_says_what_it_is() -> None:
+    words = reduced(find_study("anodev2/gradients"), "cpu", 0, [])
+    assert "8 channels" in words[1]
+    assert "60 updates" in words[1]
 
 
 def test_the_scale_of_the_paper_says_what_it_does_otherwise() -> None:

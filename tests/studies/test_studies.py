@@ -76,7 +76,7 @@ def test_runs_are_shared_between_studies():
 def test_every_scale_of_a_study_says_what_it_reduces(name):
     study = find_study(name)
     assert {"smoke", "cpu", "paper"} <= set(study.settings) <= set(SCALES)
-    assert not study.setting("paper").reduced, "computed, not written by hand"
+    assert not (study.rows("paper") and study.setting("paper").reduced), "computed, not written by hand"
     if study.rows("cpu"):
         assert study.setting("cpu").threads  # bit for bit only at the same number
     labels = [row.label for row in study.rows("paper")]

@@ -160,6 +160,17 @@ class Entry:
     earlier: bool = False
     plain: str = ""
 
+    @property
+    def differs(self) -> str:
+        """What was reduced from the paper, in a sentence. That it is nothing is said only of recipes that were compared."""
+        if self.reduced:
+            return f"Reduced from the paper: {'; '.join(self.reduced)}."
+        if not self.study:
+            return "What was reduced from the paper is not said."
+        if self.runs:
+            return "Nothing was reduced: the recipes are the paper's."
+        return "The study names no trainings, so no recipe was compared with the paper's."
+
     def write(self, target: Path) -> Path:
         """As the JSON file that `make results` reads."""
         return write_text(target, json.dumps({"version": VERSION, **to_plain(self)}, indent=1, ensure_ascii=False) + "\n")
@@ -293,8 +304,7 @@ def _entry_text(entry: Entry, stem: str) -> str:
     lines += [_part_text(part) for part in named if part is not front]
     for said in entry.notes:
         lines += [said, ""]
-    reduced = "; ".join(entry.reduced)
-    lines += [f"Reduced from the paper: {reduced}." if reduced else "Nothing was reduced from the paper's setting.", ""]
+    lines += [entry.differs, ""]
     lines += ["```sh", *entry.commands, "```", ""]
     lines += [f"Run on: {', '.join(f'{name} {value}' for name, value in entry.environment.items())}.", "", "</details>", ""]
     return "\n".join(lines)

@@ -15,8 +15,20 @@ from continua.studies.runs import Runs
 from continua.studies.study import Finding, Setting, Study
 
 STEPS, FINER = 5, (5, 10, 20, 40)
-FULL = Setting(seeds=0, look=dict(networks=8, updates=60))
-SETTINGS: Mapping[str, Setting] = {"smoke": Setting(seeds=0, look=dict(networks=2, updates=2)), "cpu": FULL, "paper": FULL}
+
+
+def _setting(networks: int, updates: int) -> Setting:
+    """The paper gives no numbers for its statement, so the experiment is ours at every scale."""
+    reduced = [
+        "the paper makes the statement without an experiment",
+        f"ours trains {networks} first weights of ResNet-4 with one block of 8 channels, group norms and free weights "
+        f"on the embedded digits for {updates} updates",
+    ]
+    return Setting(seeds=0, look=dict(networks=networks, updates=updates), reduced=reduced)
+
+
+FULL = _setting(networks=8, updates=60)
+SETTINGS: Mapping[str, Setting] = {"smoke": _setting(networks=2, updates=2), "cpu": FULL, "paper": FULL}
 
 
 def _ask(runs: Runs) -> Finding:

@@ -218,8 +218,7 @@ def without_printed(part: Part) -> Part:
 
 def study_page(entry: Entry) -> Page:
     """A study as a page of the report."""
-    differs = "Reduced from the paper: " + "; ".join(entry.reduced) + "." if entry.reduced else "The paper's own setting."
-    differs = f"{EARLIER} {differs}" if entry.earlier else differs
+    differs = f"{EARLIER} {entry.differs}" if entry.earlier else entry.differs
     said = [f"Claim: {claim.sentence}." for claim in entry.claims]
     on = f"Run on: {', '.join(f'{name} {value}' for name, value in entry.environment.items())}."
     return Page(entry.title, [f"{entry.paper}. {entry.asked}", *entry.parts, *said, differs, on, f"Again: {entry.commands[0]}"])

@@ -21,8 +21,9 @@ ADAPTIVE: Mapping[str, Any] = dict(method="dopri5", rtol=1e-3, atol=1e-3, steps=
 
 @dataclass(frozen=True)
 class Setting:
-    """How a study is scaled: fields of the recipe that differ from the published setting, and the sentences that say so.
+    """How a study is scaled: fields of the recipe that differ from the published setting.
 
+    What differs is computed from recipes; `reduced` holds the sentences about what no recipe tells, as of a study that trains nothing.
     `by_model` holds further changes for some models. `look` holds options of the analyses (fewer images, fewer values); `threads` are part
     of what makes a run repeatable bit for bit.
     """
