@@ -71,6 +71,56 @@ def test_p_values_are_corrected_as_holm_says():
     assert decided(corrected) == corrected, "the correction is not applied twice"
 
 
+def test_a_claim_is_not_judged_before_its_planned_seeds_are_there():
+    first, second = [4.0, 5.0, 6.0, 5.5], [1.0, 2.1, 2.9, 2.6]
+    (early,) = decided([claim_ahead("a", by_seed(first), by_seed(second))], planned=8)
+    assert early.verdict == "undecided"
+    assert early.adjusted is None, "no p-value to look at again with each new seed"
+    assert "95 % interval" in early.sentence
+    assert "so far, 4 of 8 seeds" in early.sentence
+    (whole,) = decided([claim_ahead("a", by_seed(first), by_seed(second))], planned=4)
+    assert whole.verdict == "holds"
+    assert "so far" not in whole.sentence
+    assert decided([early]) == [early], "the plan goes with the claim"
+    assert decided([claim_that("a fact", True)], planned=8)[0].verdict == "holds", "facts have no seeds to wait for"
+
+
+def test_looking_after_every_seed_decides_no_more_nulls_than_looking_once():
+    def looks(planned: int) -> int:
+        """Nulls of eight seeds that are decided at any of the looks from two seeds on."""
+        draw, wrong = np.random.default_rng(3), 0
+        for _ in range(100):
+            values = list(draw.normal(0, 1, 8))
+            verdicts = [decided([claim_above("null", values[:seeds], of="a number")], planned)[0].verdict for seeds in range(2, 9)]
+            wrong += any(verdict != "undecided" for verdict in verdicts)
+        return wrong
+
+    assert looks(planned=8) <= stats.binom.ppf(0.999, 100, 0.05)
+    assert looks(planned=0) > stats.binom.ppf(0.999, 100, 0.05), "without a plan chance gets as many tries as there are seeds"
+
+
+def test_a_verdict_stays_when_the_other_claims_of_the_study_are_run():
+    clear, rest = by_seed([4.0, 5.0, 6.0, 5.5]), by_seed([1.0, 2.1, 3.9, 2.6])
+    before = decided([claim_ahead("a", clear, rest), *(claim_ahead(name, {}, {}) for name in "bc")], planned=4)[0]
+    after = decided([claim_ahead("a", clear, rest), *(claim_ahead(name, rest, rest) for name in "bc")], planned=4)[0]
+    assert before.adjusted == after.adjusted == pytest.approx(3 * (before.p_value or 0))
+
+
+def test_an_interval_that_seems_to_decide_an_undecided_claim_says_whose_it_is():
+    likely, open_ = decided([claim_above("a", [1.0, 2.0, 2.2], of="a number"), claim_above("b", [1.0, -2.0, 0.5], of="a number")])
+    (decisive,) = decided([claim_above("a", [1.0, 2.0, 2.2], of="a number")])
+    assert (likely.verdict, open_.verdict, decisive.verdict) == ("undecided", "undecided", "holds")
+    assert likely.interval == decisive.interval
+    assert likely.effect == f"{decisive.effect} of this claim alone"
+    assert "alone" not in open_.effect + decisive.effect
+
+
+def test_every_claim_about_seeds_says_what_it_could_have_seen():
+    decisive, open_ = decided([claim_above("a", [2.0, 2.1, 2.2], of="x"), claim_above("b", [1.0, -2.0, 0.5], of="x")])
+    assert (decisive.verdict, open_.verdict) == ("holds", "undecided")
+    assert all("would have been seen four times in five" in claim.sentence for claim in (decisive, open_))
+
+
 def test_the_detectable_effect_is_seen_about_four_times_in_five():
     claim = claim_above("a", list(RNG.normal(0, 1, 20)), of="a number")
     assert claim.detectable is not None

@@ -21,7 +21,8 @@ HEAD = """# Results
 
 What was really run with this code, beside what the papers print, made from `results/*/*.json` by `make results`. Runs were made to fit a
 small CPU. Each entry says what differs from the paper, computed by comparing the two recipes. A claim is decided by a t test over seeds,
-paired by seed, at α = 0.05 after Holm's correction within a study; one seed decides nothing.
+paired by seed, at α = 0.05 after Holm's correction within a study, once all its planned seeds are there. An interval is that of its claim
+alone, before the correction. Facts, such as counts of parameters, need no test.
 """
 
 EARLIER = "Made by earlier recipes than those the study has today; each run's own `config.yaml` holds its recipe."
@@ -41,6 +42,7 @@ class Claim:
         statistic: the number that decided, held against `threshold`, in `unit`; a mean over `seeds`, where it is one
         p_value: of the test, where it has one; `adjusted`: corrected for the other claims of the study
         interval: from where to where the statistic lies with 95 %; `detectable`: the effect that would have been seen four times in five
+        planned: how many seeds the claim was to have before it is judged; 0: as many as there are
     """
 
     hypothesis: str
@@ -54,6 +56,17 @@ class Claim:
     seeds: int = 0
     adjusted: float | None = None
     detectable: float | None = None
+    planned: int = 0
+
+    @property
+    def fact(self) -> bool:
+        """Whether it is found by counting or comparing, without statistics: it has a test, and no threshold for a mean over seeds."""
+        return bool(self.test) and self.threshold is None
+
+    @property
+    def early(self) -> bool:
+        """Whether seeds that were planned are still missing."""
+        return 0 < self.seeds < self.planned
 
     @property
     def said(self) -> str:
@@ -62,10 +75,17 @@ class Claim:
 
     @property
     def effect(self) -> str:
-        """The number that was looked at, and its interval: +4.1 points, 95 % interval +1.0 to +7.2."""
+        """The number that was looked at, and its interval: +4.1 points, 95 % interval +1.0 to +7.2.
+
+        The interval is that of the claim alone, and says so where it seems to decide what the corrected p-value does not.
+        """
         words = [] if self.statistic is None else [f"{_without_rounding(self.statistic):+.3g}" + (f" {self.unit}" if self.unit else "")]
         if self.interval is not None:
-            words.append(f"95 % interval {self.interval[0]:+.3g} to {self.interval[1]:+.3g}")
+            low, high = self.interval
+            beside = self.verdict == "undecided" and not self.early and not low <= (self.threshold or 0.0) <= high
+            words.append(f"95 % interval {low:+.3g} to {high:+.3g}" + (" of this claim alone" if beside else ""))
+        if self.early:
+            words.append(f"so far, {self.seeds} of {self.planned} seeds")
         return ", ".join(words)
 
     @property
@@ -77,10 +97,10 @@ class Claim:
             words.append(f"held against {self.threshold:+.3g}{unit}")
         if self.adjusted is not None:
             words.append("p < 0.001" if self.adjusted < 0.001 else f"p = {self.adjusted:.2g}")
-        if self.seeds:
+        if self.seeds and not self.early:
             words.append(f"{self.seeds} seed{'s' * (self.seeds > 1)}")
-        if self.detectable is not None and self.verdict == "undecided":
-            words.append(f"tested alone, an effect of {self.detectable:.2g}{unit} would have been seen")
+        if self.detectable is not None:
+            words.append(f"tested alone, an effect of {self.detectable:.2g}{unit} would have been seen four times in five")
         return ", ".join(words)
 
     @property

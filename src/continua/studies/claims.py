@@ -9,6 +9,10 @@ that mean against a threshold, and its verdict follows from the p-value after Ho
     undecided   anything else, one seed included: the interval contains both
     not run     there is no run to ask
 
+A claim is judged once, when all the seeds are there that were planned: to look again with each new seed would give chance as many tries.
+Until then it is undecided, and says its effect so far. Claims that are not judged yet count in Holm's correction as if nothing spoke for
+them, so that a verdict stays when they are.
+
 The interval is the 95 % interval of the mean for this claim alone; Holm's correction is in the p-value only.
 """
 
@@ -125,11 +129,12 @@ def _p_value(difference: float, error: float, freedom: int) -> float:
     return float(2 * t.sf(abs(difference) / error, freedom))
 
 
-def decided(claims: Sequence[Claim]) -> list[Claim]:
+def decided(claims: Sequence[Claim], planned: int = 0) -> list[Claim]:
     """The claims of a study with their verdicts, each p-value corrected for how many there are (Holm 1979). Again, the same comes out.
 
     Args:
         claims: of one study.
+        planned: how many seeds it was to have; with fewer, a claim about seeds stays undecided. 0: as many as there are.
 
     Returns:
         The same claims with verdicts.
@@ -138,14 +143,21 @@ def decided(claims: Sequence[Claim]) -> list[Claim]:
         >>> from continua.studies import claim_that, decided
         >>> verdicts = decided([claim_that("one is one", True)])
     """
-    tested = sorted((claim for claim in claims if claim.p_value is not None), key=lambda claim: claim.p_value or 0.0)
+    known = [replace(claim, planned=planned or claim.planned) if claim.seeds else claim for claim in claims]
+    of_seeds = sum(not claim.fact for claim in known)
+    tested = sorted((claim for claim in known if claim.p_value is not None and not claim.early), key=lambda claim: claim.p_value or 0.0)
     adjusted: dict[int, float] = {}
     largest = 0.0
     for place, claim in enumerate(tested):
-        largest = max(largest, min(1.0, (len(tested) - place) * (claim.p_value or 0.0)))
+        largest = max(largest, min(1.0, (of_seeds - place) * (claim.p_value or 0.0)))
         adjusted[id(claim)] = largest
-    return [replace(claim, adjusted=adjusted[id(claim)], verdict=_verdict(claim, adjusted[id(claim)])) if id(claim) in adjusted else claim
-            for claim in claims]  # fmt: skip
+    return [_judged(claim, adjusted.get(id(claim))) for claim in known]
+
+
+def _judged(claim: Claim, adjusted: float | None) -> Claim:
+    if adjusted is not None:
+        return replace(claim, adjusted=adjusted, verdict=_verdict(claim, adjusted))
+    return replace(claim, adjusted=None, verdict="undecided") if claim.early else claim
 
 
 def _verdict(claim: Claim, adjusted: float) -> Verdict:

@@ -85,6 +85,7 @@ def reproduce(
     setting = study.setting(scale)
     options = replace(options, threads=options.threads or setting.threads)
     numbers = range(seeds or setting.seeds)
+    planned = max(len(numbers), setting.seeds)  # fewer seeds, asked for or finished, judge nothing
     while True:
         wanted = list(wanted_runs(study, scale, numbers, Places(runs, [KEPT], options)))
         missing = [run for run in wanted if not run.finished]
@@ -96,7 +97,7 @@ def reproduce(
         train(missing, options)
     out = study_folder(study, scale, runs)
     finding = study.ask(Runs(study, scale, wanted, options, answers_folder(runs)))
-    finding = replace(finding, claims=decided(finding.claims))
+    finding = replace(finding, claims=decided(finding.claims, planned))
     entry = study_entry(study, scale, len(numbers), finding, wanted)
     made = Reproduction(study, scale, out, finding, entry, wanted)
     _write(made)
@@ -169,12 +170,13 @@ def ask_kept(study: Study, *, options: RunOptions, kept: Path = KEPT, out: Path 
         raise ConfigError(f"{path} names runs that are not under {kept}: {', '.join(missing)}")
     wanted = [Wanted(Row(run.row, ""), names[run.folder].recipe, names[run.folder]) for run in entry.runs]
     folder = out or study_folder(study, entry.scale)
-    finding = study.ask(Runs(study, entry.scale, wanted, options, answers_folder()))
-    finding = replace(finding, claims=decided(finding.claims))
     seeds = len({run.seed for run in entry.runs})
-    made = study_entry(study, entry.scale, seeds, finding, wanted)
-    today = {identity(run.recipe) for run in wanted_runs(study, entry.scale, range(seeds), Places(None, [], options))}
+    today = {identity(run.recipe) for run in wanted_runs(study, entry.scale, range(seeds), Places(None, [kept], options))}
     earlier = not {(run.run.result or {}).get("identity") for run in wanted} <= today
+    planned = 0 if earlier else study.setting(entry.scale).seeds  # the plan of earlier recipes is gone: the seeds that are there
+    finding = study.ask(Runs(study, entry.scale, wanted, options, answers_folder()))
+    finding = replace(finding, claims=decided(finding.claims, planned))
+    made = study_entry(study, entry.scale, seeds, finding, wanted)
     command = f"continua reproduce {study.id} --kept"
     made = replace(made, earlier=earlier, commands=[command] if earlier else made.commands, environment=entry.environment)
     return Reproduction(study, entry.scale, folder, finding, made, wanted)
