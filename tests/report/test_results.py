@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from continua.cli import main
 from continua.errors import ConfigError
 from continua.report import VERSION, Axis, Claim, Entry, Figure, PlusMinus, RunOfEntry, Series, Table, entry_environment, read_entry
 from continua.report.results import draw_results, result_files, results_page
@@ -79,7 +80,6 @@ def test_the_page_says_what_was_asked_reduced_and_typed(tmp_path: Path) -> None:
         "```sh\ncontinua train --recipe dcn\n```",
         "It is not so.",
         "- **fails here**: it is so (-0.5, 95 % interval -1 to +0.25)",
-        "**2 claims of the papers were put to the test here: 0 hold, 2 fail, 0 are undecided, 0 were not run.**",
     ):
         assert text in page
     assert "| DCN-ODE | 38.1 ± 0.4 |" in page
@@ -91,6 +91,27 @@ def test_the_page_says_what_was_asked_reduced_and_typed(tmp_path: Path) -> None:
     made = draw_results(tmp_path / "results", tmp_path / "docs")
     assert sorted(path.name for path in made) == ["anodev2-other-loss.svg", "dcn-small-loss.svg"]
     assert not stale.exists()
+
+
+def test_the_page_counts_as_the_list_of_studies_does(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert main(["reproduce", "--list", "--runs", str(tmp_path)]) == 0
+    (said,) = [line for line in capsys.readouterr().out.splitlines() if "Claims:" in line]
+    _, _, counts = said.partition(": ")
+    assert f"{counts}**" in results_page(ROOT / "results")
+
+
+def test_claims_of_studies_without_an_entry_are_counted_and_those_written_by_hand_are_not(tmp_path: Path) -> None:
+    entry().write(tmp_path / "dcn" / "small.json")
+    nothing = results_page(tmp_path)
+    assert " 0 done, 0 partly" in nothing
+    assert "0 hold, 0 fail, 0 undecided, " in nothing
+    entry(study="dcn/table1", scale="cpu").write(tmp_path / "dcn" / "table1.json")
+    page = results_page(tmp_path)
+    assert " 0 done, 1 partly" in page
+    assert "0 hold, 1 fail, 0 undecided, " in page
 
 
 def test_nothing_was_reduced_is_said_only_where_recipes_were_compared() -> None:

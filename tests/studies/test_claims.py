@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from continua.studies import Claim, Tally, claim_above, claim_ahead, claim_that, decided, verdict_text
+from continua.studies import Claim, claim_above, claim_ahead, claim_that, decided, verdict_text
 
 RNG = np.random.default_rng(5)
 
@@ -154,5 +154,7 @@ def test_a_verdict_counts_the_claims(claims: list[Claim], scale: str, said: str)
     assert verdict_text(claims, scale) == said
 
 
-def test_tallies_add_up():
-    assert Tally.of([claim.verdict for claim in CLAIMS], "cpu") + Tally.of([CLAIMS[0].verdict], "cpu") == Tally(2, 1, 1, 1, "cpu")
+def test_facts_are_counted_apart_from_claims():
+    fact = claim_that("the parameters are those printed", True)
+    assert verdict_text([*CLAIMS, fact], "cpu") == "1 hold, 1 fail, 1 undecided, 1 not run; facts: 1 holds"
+    assert [claim.fact for claim in (fact, claim_above("a", [], of="x"), claim_above("a", [1.0, 2.0], of="x"))] == [True, False, False]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from continua import tally
 from continua.cli import main, reproduce
 from continua.studies import SCALES, STUDIES, Row, find_study
 from continua.studies.overview import State, seconds_left, study_states, wanted_count
@@ -107,6 +108,7 @@ def declared() -> dict[str, Any]:
             title=study.title,
             printed=study.published,
             claims=study.claims,
+            own=study.own,
             runs={scale: wanted_count(study, scale) for scale in SCALES if scale in study.settings},
         )
         for study in STUDIES.values()
@@ -115,7 +117,7 @@ def declared() -> dict[str, Any]:
 
 
 def test_what_is_kept_of_the_studies_for_the_list_is_what_they_say() -> None:
-    assert declared() == reproduce.DECLARED, "write it anew: python tests/studies/test_listing.py"
+    assert declared() == tally.DECLARED, "write it anew: python tests/studies/test_listing.py"
 
 
 def test_the_quick_list_counts_what_the_full_one_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
@@ -139,5 +141,5 @@ def test_the_quick_list_counts_what_the_full_one_counts(tmp_path: Path, monkeypa
 
 
 if __name__ == "__main__":
-    target = Path(reproduce.__file__).with_name("studies.json")
+    target = Path(tally.__file__).with_name("studies.json")
     target.write_text(json.dumps(declared(), indent=1, ensure_ascii=False) + "\n", "utf-8")

@@ -3,7 +3,6 @@
 The list of all studies is answered from what is declared in studies.json and written on disk: without PyTorch, at once.
 """
 
-import json
 import os
 from pathlib import Path
 from typing import Any, Literal
@@ -15,10 +14,8 @@ from continua.errors import ConfigError
 from continua.files import Json
 from continua.reading import read_json_object
 from continua.showing import show_table
-from continua.tally import Tally, counted
+from continua.tally import DECLARED, counted, how_far, tally_of_declared
 
-# What `--list` says of each study; tests/studies/test_listing.py compares it with the studies and writes it anew.
-DECLARED: Json = json.loads(Path(__file__).with_name("studies.json").read_text("utf-8"))
 SCALES = tuple(DECLARED["scales"])
 
 LEGEND = """
@@ -26,7 +23,8 @@ id         what to type: continua reproduce ID
 state      done: trained and compared at this scale; partly: some of its runs are; no result yet, not run: nothing is there; hours are
            those of all its trainings, from measured updates (results/checks/hours.json)
 time left  (with an ID) for the runs that are missing, from those that are finished (empty: not known yet, or nothing is left)
-found      what became of the paper's claims: each holds, does not hold, or is undecided (the seeds spread too widely to tell)
+found      what became of the claims: each holds, fails, or is undecided (the seeds spread too widely to tell, or some are missing);
+           facts, such as counts of parameters, are checked without statistics. Below, a claim that two studies make counts once
 printed    the paper's own result
 scales     smoke: seconds, to see that it runs, and never compared; cpu: hours, reduced; wide: cpu at full width; paper: GPUs, as published
 """
@@ -98,33 +96,28 @@ def _say_row(run: Any) -> None:
 
 def list_declared(options: Namespace) -> None:
     """Every study: what it asks, whether it was carried out at this scale, what came out. Runs are not looked at, which takes seconds."""
-    tallies, rows, done = [], [], 0
+    tallies, rows = [], []
     for study in DECLARED["studies"]:
         if options.scale not in study["runs"]:
             continue
         written = _written(study["id"], options.runs)
         here, others = written.get(options.scale), [scale for scale in SCALES if scale in written and scale != options.scale]
-        verdicts = ["not run"] * study["claims"] if here is None else [claim["verdict"] for claim in here["claims"]]
-        tally = Tally.of(verdicts, options.scale)
-        state = _state(here, study["runs"][options.scale])
+        tally = tally_of_declared(study, here, options.scale)
+        state = _state(tally.how_far, here, study["runs"][options.scale])
         state += f"; {reason}" if state != "done" and (reason := hours_needed(study["id"], options.scale)) else ""
         state += f" (done at {', '.join(others)})" if others else ""
-        rows.append((study["id"], study["title"], state, tally.text if here is not None or verdicts else "", study["printed"]))
+        rows.append((study["id"], study["title"], state, tally.text if here is not None or tally.claims else "", study["printed"]))
         tallies.append(tally)
-        done += here is not None
     show_table(f"studies at {options.scale}", ("id", "what", "state", "found", "printed"), rows, text=range(5))
     print(LEGEND)
-    print(f"{done} of {len(rows)} studies carried out at {options.scale}. {counted(tallies)}")
+    print(f"{len(rows)} studies at {options.scale}: {how_far(tallies)}. {counted(tallies)}")
     print("continua reproduce ID --list counts the finished runs of a study, or of a paper such as dcn, and says how long the rest takes.")
 
 
-def _state(here: Json | None, wanted: int) -> str:
+def _state(how: str, here: Json | None, wanted: int) -> str:
     if here is None:
         return "no result yet"
-    if here.get("earlier"):
-        return "kept from earlier recipes"
-    runs = len(here.get("runs", ()))
-    return "done" if runs >= wanted else f"partly: {runs} of {wanted} runs"
+    return f"partly: {len(here.get('runs', ()))} of {wanted} runs" if how == "partly" else how
 
 
 def hours_needed(study: str, scale: str) -> str:

@@ -13,6 +13,7 @@ from continua.report.draw import draw_figure
 from continua.report.page import Figure, Maps, Page, Part
 from continua.report.plain import from_plain, to_plain
 from continua.report.text import markdown
+from continua.tally import DECLARED, Judged, counted, each_once, how_far, tally_of_declared
 
 VERSION = 2  # of the format of entries; version 1 had claims as sentences among the notes, and no study or scale
 """The format of kept entries."""
@@ -238,7 +239,7 @@ def results_page(folder: Path) -> str:
     entries = [(path, read_entry(path)) for path in result_files(folder)]
     summary = folder / "SUMMARY.md"  # what the numbers mean, in a person's words
     said = "\n" + summary.read_text("utf-8") if summary.is_file() else ""
-    counts = _counted([(entry, claim) for _, entry in entries for claim in entry.claims])
+    counts = _counted([entry for _, entry in entries])
     return (
         HEAD
         + said
@@ -248,20 +249,26 @@ def results_page(folder: Path) -> str:
     )
 
 
-def _counted(claims: Sequence[tuple[Entry, Claim]]) -> str:
-    """How many claims hold, fail and are undecided, and which are decided."""
-    if not claims:
-        return ""
-    numbers = ", ".join(f"{sum(claim.verdict == verdict for _, claim in claims)} {word}" for verdict, word in WORDS.items())
-    lines = ["", f"**{len(claims)} claims of the papers were put to the test here: {numbers}.**", ""]
-    decided = [
-        f"- *{verdict}* (`{entry.study}`): {claim.hypothesis}"
-        for verdict in ("holds", "fails")
-        for entry, claim in claims
-        if claim.verdict == verdict
-    ]
+COUNTED_AT = "cpu"  # the scale of which results are kept
+
+
+def _counted(entries: Sequence[Entry]) -> str:
+    """How far the studies are and what became of all their claims, as `continua reproduce --list` says it; and which are decided."""
+    known = {entry.study: entry for entry in entries if entry.scale == COUNTED_AT}
+    declared = [study for study in DECLARED["studies"] if COUNTED_AT in study["runs"]]
+    tallies = [tally_of_declared(study, to_plain(known[study["id"]]) if study["id"] in known else None, COUNTED_AT) for study in declared]
+    lines = ["", f"**{len(declared)} studies at `{COUNTED_AT}`: {how_far(tallies)}. {counted(tallies)}**", ""]
+    judged = {claim.about: claim.verdict for claim in each_once(tallies)}
+    decided: dict[object, str] = {}
+    for entry, claim in ((known[study["id"]], claim) for study in declared if study["id"] in known for claim in known[study["id"]].claims):
+        about = Judged.of(vars(claim)).about
+        line = f"(`{entry.study}`{', a fact' if claim.fact else ''}): {claim.hypothesis}"
+        verdict = claim.verdict if about is None else judged[about]
+        if verdict in ("holds", "fails"):
+            decided.setdefault(about or line, f"- *{verdict}* {line}")
     if decided:  # each stands with its study too, so here it is folded
-        lines += ['<details markdown="1"><summary>Which are decided</summary>', "", *decided, "", "</details>"]
+        ordered = sorted(decided.values(), key=lambda line: not line.startswith("- *holds*"))
+        lines += ['<details markdown="1"><summary>Which are decided</summary>', "", *ordered, "", "</details>"]
     return "\n".join([*lines, ""])
 
 
@@ -285,9 +292,6 @@ def _not_yet(folder: Path, entries: Sequence[Entry]) -> str:
     head = ["", f'<details markdown="1"><summary>{title}</summary>', "", said, ""]
     head += ["| study | trainings | finished | hours of all |", "|---|---|---|---|"]
     return "\n".join([*head, *rows, "", "</details>", ""])
-
-
-WORDS: Mapping[Verdict, str] = {"holds": "hold", "fails": "fail", "undecided": "are undecided", "not run": "were not run"}
 
 
 def draw_results(folder: Path, docs: Path) -> list[Path]:

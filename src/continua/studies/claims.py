@@ -174,10 +174,10 @@ def verdict_text(claims: Sequence[Claim], scale: str) -> str:
         scale: at which they were judged.
 
     Returns:
-        Words such as "3 of 4 claims hold".
+        Words such as "3 hold, 1 undecided; facts: 2 hold".
 
     Examples:
         >>> from continua.studies import verdict_text
         >>> verdict_text([], "cpu")  # doctest: +SKIP
     """
-    return Tally.of([claim.verdict for claim in claims], scale).text
+    return Tally.of(map(vars, claims), scale).text

@@ -16,7 +16,7 @@ from continua.studies.claims import verdict_text
 from continua.studies.reproduction import KEPT, Written, largest, study_page, written_studies
 from continua.studies.runs import Places, Wanted, wanted_runs
 from continua.studies.study import OWN, SCALES, STUDIES, Study, find_studies
-from continua.tally import Tally, counted
+from continua.tally import Tally, counted, how_far, state_of
 from continua.train import RunOptions
 
 NOT_RUN = "not run"
@@ -85,11 +85,11 @@ class State:
 
 def tally_of(study: Study, written: Written | None, scale: str = "") -> Tally:
     """The claims of a study, counted, carried out or not."""
-    return (
-        Tally(0, 0, 0, study.claims, scale)
-        if written is None
-        else Tally.of([claim.verdict for claim in written.entry.claims], written.scale)
-    )
+    if written is None:
+        return Tally.not_run(study.claims, scale, study.own)
+    entry = written.entry
+    state = state_of({"earlier": entry.earlier, "runs": entry.runs}, wanted_count(study, written.scale))
+    return Tally.of(map(vars, entry.claims), written.scale, state, study.own)
 
 
 def study_states(
@@ -244,9 +244,8 @@ def front_page(studies: Sequence[Study], written: Mapping[str, Written], title: 
     table = Table("studies", "Studies", columns, rows, caption)
     papers = len({study.id.partition("/")[0] for study in studies if study.paper != OWN})
     own = " and of our own" if any(study.paper == OWN for study in studies) else ""
-    out = sum(study.id in written for study in studies)
-    first = f"{len(studies)} studies of {papers} paper{'s' * (papers > 1)}{own}, {out} of them carried out. "
-    first += counted(tally_of(study, written.get(study.id)) for study in studies)
+    tallies = [tally_of(study, written.get(study.id)) for study in studies]
+    first = f"{len(studies)} studies of {papers} paper{'s' * (papers > 1)}{own}: {how_far(tallies)}. {counted(tallies)}"
     return Page(title or "Continua: studies", [first, table])
 
 

@@ -14,6 +14,8 @@ SCALES = ("smoke", "cpu", "wide", "paper")
 """How large a study is carried out, smallest first. `wide`, which few studies have: as `cpu`, at the paper's widths."""
 OWN = "Continua"
 """The `paper` of studies that we ask ourselves."""
+BEYOND = "beyond "
+"""How the `paper` of a study begins that asks a paper's networks what the paper does not."""
 SMOKE_WORDS = "one epoch on a few embedded digits with tiny widths: this shows that the machinery works, and nothing else"
 FIXED_STEPS: Mapping[str, Any] = dict(method="rk4", steps=2, gradient="direct")
 ADAPTIVE: Mapping[str, Any] = dict(method="dopri5", rtol=1e-3, atol=1e-3, steps=None)  # where the cost of chosen steps is of interest
@@ -101,6 +103,11 @@ class Study:
     def published(self) -> str:
         """What the paper prints, as people read it."""
         return self.printed.text if isinstance(self.printed, Printed) else self.printed
+
+    @property
+    def own(self) -> bool:
+        """Whether it asks what no paper claims."""
+        return self.paper == OWN or self.paper.startswith(BEYOND)
 
     def setting(self, scale: str) -> Setting:
         """How the study is scaled."""
