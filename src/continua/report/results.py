@@ -39,6 +39,7 @@ class Claim:
     Attributes:
         test: how it was decided, in words: "difference paired by seed: t test over 8 seeds"
         statistic: the number that decided, held against `threshold`, in `unit`; a mean over `seeds`, where it is one
+        below: whether the claim holds where the statistic is below the threshold, rather than above
         p_value: of the test, where it has one; `adjusted`: corrected for the other claims of the study
         interval: from where to where the statistic lies with 95 %; `detectable`: the effect that would have been seen four times in five
     """
@@ -54,6 +55,7 @@ class Claim:
     seeds: int = 0
     adjusted: float | None = None
     detectable: float | None = None
+    below: bool = False
 
     @property
     def said(self) -> str:
