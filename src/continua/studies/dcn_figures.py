@@ -12,7 +12,7 @@ from continua.filters import fit_pixel_kernel, jet_orders
 from continua.report import Axis, Cell, Claim, Column, Figure, Look, Maps, Part, Series, Table
 from continua.studies.claims import claim_above, claim_ahead
 from continua.studies.compare import over_seeds
-from continua.studies.dcn import LOOK, PAPER, PLAIN, THREE, decoder_label, rows2b, rows_of
+from continua.studies.dcn import ASKED, LOOK, PAPER, SETTINGS, THREE, decoder_label, rows2b, rows_of
 from continua.studies.dcn import STUDIES as TABLES
 from continua.studies.runs import Runs
 from continua.studies.study import ADAPTIVE, OF_FORMULAS, Finding, Row, Setting, Study
@@ -326,10 +326,10 @@ def _fig5(runs: Runs) -> Finding:
 
 
 def _looked_at(cpu: Mapping[str, object], **smoke: object) -> Mapping[str, Setting]:
-    """The settings of the tables, with options of the figure's own analysis at `cpu` and at `smoke`."""
+    """The settings of questions, with options of the figure's own analysis at `cpu` and at `smoke`."""
     changed = {"cpu": cpu, "smoke": smoke}
     return {
-        **PLAIN, **{scale: replace(PLAIN[scale], look={**PLAIN[scale].look, **options}) for scale, options in changed.items()}
+        **ASKED, **{scale: replace(ASKED[scale], look={**ASKED[scale].look, **options}) for scale, options in changed.items()}
     }  # fmt: skip
 
 
@@ -354,9 +354,9 @@ _BASE = _rows(*THREE)
 STUDIES = [
     Study("dcn/fig1", f"{PAPER}, Figure 1", "two filters as N-jets at two scales", "What does an N-jet look like?", OF_FORMULAS, _fig1),
     Study("dcn/fig3a", f"{PAPER}, Figure 3a", "learned σ by depth", "Do receptive fields grow with depth?",
-          PLAIN, _fig3a, _rows("DCN-ODE", "DCN-full"), printed="upward trend", claims=4),
+          ASKED, _fig3a, _rows("DCN-ODE", "DCN-full"), printed="upward trend", claims=4),
     Study("dcn/fig3b", f"{PAPER}, Figure 3b", "distribution of σ_ji", "Are the scales of a layer log-normal?",
-          PLAIN, _fig3b, _rows("DCN σ_ji"), printed="positive skew", claims=3),
+          SETTINGS, _fig3b, _rows("DCN σ_ji"), printed="positive skew", claims=3),
     Study("dcn/fig3c", f"{PAPER}, Figure 3c", "accuracy against mask size", "Who is robust to missing pixels?", _MASKED, _fig3c, _BASE,
           printed="DCNs marginally more robust", claims=2),
     Study("dcn/fig4a", f"{PAPER}, Figure 4a", "feature maps of intact and masked images", "Are patterns completed?",
