@@ -218,8 +218,7 @@ def resolution(runs: Runs, labels: Sequence[str]) -> list[Table]:
         return []
     rows = []
     for label in asked:
-        how = dict(limit=LOOKED_AT, batch_size=LOOK["batch_size"])
-        answers = runs.ask_each(TOLERANCE, label, tolerances=(FINE,), fixed=("own",), **how)
+        answers = runs.ask_each(TOLERANCE, label, tolerances=(FINE,), fixed=("own",), limit=LOOKED_AT, batch_size=LOOK["batch_size"])
         pairs = [answer.result.settings for answer in answers.values()]
         shift = [100 * (fine.accuracy - trained.accuracy) for fine, trained in pairs]
         rows.append([label, over_seeds(shift), len(shift), "yes" if max(map(abs, shift)) <= RESOLVED else "no"])
