@@ -8,9 +8,9 @@ from torch import Tensor
 
 import continua
 from continua import create_model
-from continua.analysis import contrast
-from continua.analysis.measure import black, measured
-from continua.analysis.questions.contrast import MODES, log_spaced, modes_of, present
+from continua.analysis import Contrast, contrast
+from continua.analysis.measure import Measured, black, measured
+from continua.analysis.questions.contrast import MODES, Curve, log_spaced, modes_of, present
 from continua.data import Augmentation
 from continua.errors import ConfigError, SolverError
 from continua.report import Figure
@@ -134,6 +134,38 @@ def test_the_page_names_the_cheapest_harmless_scale() -> None:
     page = present(contrast(small_net(), some_batches(1, 2), contrasts=[0.5, 1.0]))
     assert [figure.name for figure in page.every(Figure)] == ["accuracy", "nfe_block_1", "nfe_all"]
     assert "Scaling inputs and T of all blocks" in str(page.parts[1])
+
+
+def test_halves_are_the_images_at_even_and_at_odd_places() -> None:
+    labels = torch.tensor([1, 0, 1, 0, 0, 0])
+    batches = [(torch.rand(3, 1, 8, 8), labels[:3]), (torch.rand(3, 1, 8, 8), labels[3:])]
+    net = small_net()
+    net(batches[0][0])
+    result = measured(net, batches, forward=lambda images: torch.eye(3)[torch.zeros(len(images), dtype=torch.long)])
+    assert result.halves == pytest.approx([1 / 3, 1.0])
+    assert result.accuracy == pytest.approx(sum(result.halves) / 2)
+
+
+def judged(halves: list[list[float]], costs: list[float]) -> Contrast:
+    """Of a network that is right for 80 % of either half at 100 evaluations."""
+    curve = Curve("inputs", [sum(half) / 2 for half in halves], [[cost] for cost in costs], [0] * len(costs), halves)
+    return Contrast([0.1, 0.5][: len(costs)], 200, Measured(200, 0.8, [100.0], 0, [0.8, 0.8]), [curve])
+
+
+def test_a_contrast_that_is_harmless_by_chance_on_one_half_shows_its_loss_on_the_other() -> None:
+    saving = judged([[0.80, 0.70], [0.70, 0.80]], [40.0, 60.0]).saving("inputs")
+    assert saving is not None
+    assert saving.contrasts == [0.1, 0.5]
+    assert saving.saved == pytest.approx(0.5)
+    assert saving.lost == pytest.approx(0.1)
+
+
+def test_nothing_is_saved_where_no_contrast_is_harmless_and_nothing_said_of_what_was_not_asked() -> None:
+    result = judged([[0.5, 0.5]], [40.0])
+    saving = result.saving("inputs")
+    assert saving is not None
+    assert (saving.contrasts, saving.saved, saving.lost) == ([1.0, 1.0], 0.0, 0.0)
+    assert result.saving("inputs_only") is None
 
 
 def test_scaling_inputs_and_time_alike_changes_no_prediction_of_a_normalised_autonomous_field() -> None:

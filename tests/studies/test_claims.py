@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from continua.studies import Claim, claim_above, claim_ahead, claim_that, decided, verdict_text
+from continua.report import from_plain, to_plain
+from continua.studies import Claim, claim_above, claim_ahead, claim_behind, claim_below, claim_that, decided, verdict_text
 
 RNG = np.random.default_rng(5)
 
@@ -61,6 +62,22 @@ def test_within_a_margin_is_a_test_against_the_margin():
     (on_par,) = decided([claim_ahead("on par", close, level, margin=-1.0)])
     (worse,) = decided([claim_ahead("on par", by_seed(np.array(list(close.values())) - 5), level, margin=-1.0)])
     assert (on_par.verdict, worse.verdict) == ("holds", "fails")
+
+
+def test_a_number_below_its_threshold_holds_where_above_would_fail():
+    lost = [0.1, 0.3, 0.2, 0.15]
+    below, above = decided([claim_below("less than a point is lost", lost, 1.0, of="lost"), claim_above("more is", lost, 1.0, of="lost")])
+    assert (below.verdict, above.verdict) == ("holds", "fails")
+    assert (below.statistic, below.interval, below.p_value) == (above.statistic, above.interval, above.p_value)
+    (too_much,) = decided([claim_below("less than a point is lost", [value + 5 for value in lost], 1.0, of="lost")])
+    assert too_much.verdict == "fails"
+
+
+def test_what_is_below_is_still_so_after_it_was_written_and_read():
+    claim = claim_behind("a smaller error", by_seed([0.1, 0.2, 0.12]), by_seed([0.5, 0.61, 0.49]), unit="of squared error")
+    assert claim.statistic == pytest.approx(-0.3933, abs=1e-3), "the sign that the reader expects: the first minus the second"
+    (again,) = decided([from_plain(Claim, to_plain(claim))])
+    assert again.verdict == "holds"
 
 
 def test_p_values_are_corrected_as_holm_says():

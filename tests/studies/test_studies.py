@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,7 +11,7 @@ from continua import ConfigError
 from continua.cli import main
 from continua.report import Entry, Table, from_plain
 from continua.runs import Run, identity, load_recipe
-from continua.studies import SCALES, STUDIES, find_study, keep, reproduce, train_here, train_row
+from continua.studies import SCALES, STUDIES, dcn, find_study, keep, reproduce, train_here, train_row
 from continua.studies.reproduction import KEPT, _copy_run, study_folder
 from continua.studies.runs import Places, wanted_runs
 from continua.train import RunOptions
@@ -70,6 +71,32 @@ def test_runs_are_shared_between_studies():
         for name in ("dcn/table1", "dcn/table2a")
     )
     assert {first[name] for name in first.keys() & second.keys()} == {"ResNet-blocks", "ODE-Net", "DCN-ODE"}
+
+
+QUESTIONS = ["fig3a", "fig3c", "fig4a", "fig4b", "fig6", "fig7", "reaction_time"]  # to networks that Table 2a trains
+
+
+@pytest.mark.parametrize("name", [*(f"dcn/{figure}" for figure in QUESTIONS), "neuro/tuning"])
+def test_questions_are_asked_of_the_first_networks_of_table_2a(name):
+    places = Places(Path("nowhere"), [], OPTIONS)
+    trained, asked = find_study("dcn/table2a"), find_study(name)
+    seeds = range(asked.setting("cpu").seeds)
+    networks = {(run.row.label, run.recipe.seed): identity(run.recipe) for run in wanted_runs(trained, "cpu", seeds, places)}
+    runs = [run for run in wanted_runs(asked, "cpu", seeds, places) if run.row.label != "DCN-full"]  # Figure 3a: of Table 1
+    assert runs
+    for run in runs:
+        assert identity(run.recipe) == networks[f"{run.row.label}, 52 per class", run.recipe.seed]
+
+
+def test_as_many_seeds_are_planned_as_the_claims_need():
+    """Eight where the paper's main claim is decided, five where tables are trained for themselves, four where networks are only asked."""
+    planned = {
+        name: study.setting("cpu").seeds for name, study in STUDIES.items() if name.startswith(("dcn/", "neuro/")) and study.rows("cpu")
+    }
+    assert planned.pop("dcn/table2a") == 8
+    assert {planned.pop(f"dcn/{name}") for name in ("table1", "table2b", "table4", "table5", "fig3b")} == {5}
+    assert (planned.pop("dcn/fig5"), planned.pop("dcn/fig6")) == (1, 1), "one network of each kind is shown"
+    assert set(planned.values()) == {4}
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -151,12 +178,35 @@ def test_a_study_compares_the_runs_that_are_finished(tmp_path):
     assert [run.row for run in made.entry.runs] == ["DCN-ODE, 2 per class"]
 
 
-def test_every_network_of_the_controls_takes_steps_of_one_length():
-    """With T = 2 in one step a control would be resolved half as well as what it is compared with."""
+def test_every_network_of_the_controls_takes_the_same_share_of_t_in_each_step():
+    """So the steps of a control with T = 2 are twice as long; whether they are short enough is asked in the table itself."""
     places = Places(Path("nowhere"), [], OPTIONS)
-    for run in wanted_runs(find_study("dcn/table5"), "cpu", range(1), places):
-        options = run.recipe.model_options
-        assert options["t1"] / options["solver"]["steps"] == 0.5
+    runs = list(wanted_runs(find_study("dcn/table5"), "cpu", range(1), places))
+    assert {run.recipe.model_options["t1"] for run in runs} == {1.0, 2.0}
+    first, *others = ((run.recipe.model_options["solver"], run.recipe.model_options["block_solvers"]) for run in runs)
+    assert all(other == first for other in others)
+
+
+@pytest.mark.parametrize("name", ["dcn/table1", "dcn/table2a", "dcn/table4", "dcn/table5"])
+def test_every_table_asks_whether_its_ode_networks_are_resolved(name):
+    """The same weights under a fine solve, for each row that has a solver and for no other."""
+    asked = []
+
+    def fine_and_as_trained(question, label, **how):
+        asked.append(label)
+        assert how["limit"] == 10_000
+        settings = [SimpleNamespace(accuracy=accuracy) for accuracy in (0.5, 0.496)]
+        return {0: SimpleNamespace(result=SimpleNamespace(settings=settings))}
+
+    wanted = wanted_runs(find_study(name), "cpu", range(1), Places(Path("nowhere"), [], OPTIONS))
+    by_label = {run.row.label: [run] for run in wanted}
+    runs = SimpleNamespace(scale="cpu", by_label=by_label, ask_each=fine_and_as_trained)
+    (table,) = dcn.resolution(runs, list(by_label))  # pyright: ignore[reportArgumentType]  # a stand-in
+    in_time = [label for label, (run,) in by_label.items() if run.recipe.model_options.get("solver")]
+    assert asked == [row[0] for row in table.rows] == in_time
+    assert [row[1].value for row in table.rows] == pytest.approx([0.4] * len(in_time))
+    assert {row[-1] for row in table.rows} == {"yes"}
+    assert len(by_label) - len(in_time) == sum("ResNet" in label for label in by_label)
 
 
 def test_the_small_data_study_is_optimised_as_the_paper_says():

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -45,23 +45,35 @@ class SolverOptions(DataOptions):
 class Measured:
     """Accuracy as a fraction of all `images`, evaluations of f per block (mean over images, 0 for blocks without a solver).
 
-    `failed`: images of batches whose solve did not reach its end; they count as wrong, and not in `nfe`.
+    `failed`: images of batches whose solve did not reach its end; they count as wrong, and not in `nfe`. `halves`: the accuracy of the
+    images at even and at odd places alone, so that what is chosen on some images can be judged on others.
     """
 
     images: int
     accuracy: float
     nfe: list[float]
     failed: int
+    halves: list[float] = field(default_factory=list)
 
 
 def evaluated(model: Network, batches: Batches, forward: Callable[[Tensor], Tensor] | None = None) -> tuple[Evaluation, Measured]:
     """Every batch once, in full and in short; `forward` runs the network where plain `model(images)` is not what is wanted."""
-    result = evaluate(model, batches, forward=forward or model)
+    labels: list[int] = []
+
+    def noted() -> Batches:
+        for images, right in batches:
+            labels.extend(right.tolist())
+            yield images, right
+
+    result = evaluate(model, noted(), forward=forward or model)
     if not result.images:
         raise ConfigError(
             "there are no images to look at; the batches are empty, or an iterator that was used up (give a list or a loader)"
         )
-    return result, Measured(result.images, result.accuracy or 0.0, result.nfe_per_image or [0.0] * len(model.blocks), result.failed)
+    right = [predicted == label for predicted, label in zip(result.predictions, labels, strict=True)]
+    halves = [sum(half) / max(1, len(half)) for half in (right[::2], right[1::2])]
+    nfe = result.nfe_per_image or [0.0] * len(model.blocks)
+    return result, Measured(result.images, result.accuracy or 0.0, nfe, result.failed, halves)
 
 
 def measured(

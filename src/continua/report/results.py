@@ -41,6 +41,7 @@ class Claim:
     Attributes:
         test: how it was decided, in words: "difference paired by seed: t test over 8 seeds"
         statistic: the number that decided, held against `threshold`, in `unit`; a mean over `seeds`, where it is one
+        below: whether the claim holds where the statistic is below the threshold, rather than above
         p_value: of the test, where it has one; `adjusted`: corrected for the other claims of the study
         interval: from where to where the statistic lies with 95 %; `detectable`: the effect that would have been seen four times in five
         planned: how many seeds the claim was to have before it is judged; 0: as many as there are
@@ -58,6 +59,7 @@ class Claim:
     adjusted: float | None = None
     detectable: float | None = None
     planned: int = 0
+    below: bool = False
 
     @property
     def fact(self) -> bool:

@@ -2,7 +2,7 @@
 
 from continua.report import Claim, Printed
 from continua.studies import anodev2, anodev2_gradients, dcn, dcn_figures, features, neuro, rknet
-from continua.studies.claims import claim_above, claim_ahead, claim_that, decided, verdict_text
+from continua.studies.claims import claim_above, claim_ahead, claim_behind, claim_below, claim_that, decided, verdict_text
 from continua.studies.compare import comparison, in_standard_errors, over_seeds
 from continua.studies.overview import asked_for, report_page, study_states
 from continua.studies.reproduction import Reproduction, ask_kept, keep, reproduce, train_row
@@ -26,6 +26,8 @@ __all__ = [
     "asked_for",
     "claim_above",
     "claim_ahead",
+    "claim_behind",
+    "claim_below",
     "claim_that",
     "comparison",
     "counted",

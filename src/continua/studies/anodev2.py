@@ -9,7 +9,7 @@ import numpy as np
 from continua.analysis import find_question, synthetic
 from continua.models import create_model, model_entry
 from continua.report import Cell, Claim, Column, Figure, Maps, Printed, Table
-from continua.studies.claims import claim_ahead, claim_that
+from continua.studies.claims import claim_ahead, claim_behind, claim_that
 from continua.studies.compare import over_seeds
 from continua.studies.runs import Runs
 from continua.studies.study import OF_FORMULAS, Finding, Row, Setting, Study, smoke
@@ -193,7 +193,12 @@ def _static(runs: Runs) -> Finding:
     first, *finer = STATIC
     rows: list[list[Cell]] = [[label, over_seeds(list(accuracy.get(label, {}).values())), len(accuracy.get(label, {}))] for label in STATIC]
     claims = [
-        claim_ahead(f"static weights gain less than a point from {label}", accuracy.get(first, {}), accuracy.get(label, {}), margin=-1.0)
+        claim_behind(
+            f"if weights stand still, going from {first} to {label} gains less than a point of accuracy",
+            accuracy.get(label, {}),
+            accuracy.get(first, {}),
+            margin=1.0,
+        )
         for label in finer
     ]
     caption = "ResNet-4 with one set of weights for the whole block and group norms, which any solver may evaluate where it likes."

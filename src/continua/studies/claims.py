@@ -4,8 +4,8 @@ A claim about networks is a claim about a number that differs from seed to seed.
 two networks are compared (a seed decides the images, their order and the first weights, which both then share), its test is the t test of
 that mean against a threshold, and its verdict follows from the p-value after Holm's correction over the claims of a study:
 
-    holds       p ≤ 0.05 and the mean is above the threshold
-    fails       p ≤ 0.05 and the mean is below
+    holds       p ≤ 0.05 and the mean is on the side of the threshold that the claim names: above, or below
+    fails       p ≤ 0.05 and the mean is on the other side
     undecided   anything else, one seed included: the interval contains both
     not run     there is no run to ask
 
@@ -90,6 +90,26 @@ def claim_above(hypothesis: str, values: Sequence[float], threshold: float = 0.0
     )
 
 
+def claim_below(hypothesis: str, values: Sequence[float], threshold: float = 0.0, *, of: str, unit: str = "") -> Claim:
+    """A claim that a number, one value for each seed, lies below a threshold in the mean: of costs, losses and errors.
+
+    Args:
+        hypothesis: the claim in words.
+        values: one for each seed.
+        threshold: that the mean is to stay below.
+        of: what the number is.
+        unit: of the number.
+
+    Returns:
+        The claim, with its test and interval.
+
+    Examples:
+        >>> from continua.studies import claim_below
+        >>> claim = claim_below("less than a point is lost", [0.1, -0.2, 0.3], 1.0, of="accuracy lost", unit="points")
+    """
+    return replace(claim_above(hypothesis, values, threshold, of=of, unit=unit), below=True)
+
+
 def claim_ahead(
     hypothesis: str, first: Mapping[int, float], second: Mapping[int, float], *, margin: float = 0.0, unit: str = "points"
 ) -> Claim:
@@ -109,8 +129,37 @@ def claim_ahead(
         >>> from continua.studies import claim_ahead
         >>> claim = claim_ahead("A is ahead of B", {0: 41.0, 1: 42.0}, {0: 39.0, 1: 40.5})
     """
-    both = sorted(first.keys() & second.keys())
-    return claim_above(hypothesis, [first[seed] - second[seed] for seed in both], margin, of="difference paired by seed", unit=unit)
+    return claim_above(hypothesis, _differences(first, second), margin, of=PAIRED, unit=unit)
+
+
+def claim_behind(
+    hypothesis: str, first: Mapping[int, float], second: Mapping[int, float], *, margin: float = 0.0, unit: str = "points"
+) -> Claim:
+    """A claim that the first is below the second, seed by seed; with a margin above zero: not above it by as much as that.
+
+    Args:
+        hypothesis: the claim in words.
+        first: values by seed.
+        second: values by seed.
+        margin: that the first minus the second is to stay below.
+        unit: of the difference.
+
+    Returns:
+        The claim, with its paired test and interval.
+
+    Examples:
+        >>> from continua.studies import claim_behind
+        >>> claim = claim_behind("A has a smaller error than B", {0: 0.1, 1: 0.2}, {0: 0.3, 1: 0.35}, unit="of squared error")
+    """
+    return claim_below(hypothesis, _differences(first, second), margin, of=PAIRED, unit=unit)
+
+
+PAIRED = "difference paired by seed"
+
+
+def _differences(first: Mapping[int, float], second: Mapping[int, float]) -> list[float]:
+    """The first minus the second for every seed that both have."""
+    return [first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())]
 
 
 def _t_quantiles(freedom: int) -> tuple[float, float]:
@@ -163,7 +212,8 @@ def _judged(claim: Claim, adjusted: float | None) -> Claim:
 def _verdict(claim: Claim, adjusted: float) -> Verdict:
     if claim.statistic is None or adjusted > ALPHA:
         return "undecided"
-    return "holds" if claim.statistic > (claim.threshold or 0.0) else "fails"
+    above = claim.statistic > (claim.threshold or 0.0)
+    return "holds" if above != claim.below else "fails"
 
 
 def verdict_text(claims: Sequence[Claim], scale: str) -> str:

@@ -17,7 +17,7 @@ PLAIN_WORDS: Mapping[str, str] = {
     "dcn/fig4b": "Can a network see in the dark if it is given less time for darker pictures?",
     "dcn/reaction_time": "How much time does a network save if it answers as soon as it is sure?",
     "dcn/fig5": "Pictures painted again from what three networks have kept of them.",
-    "dcn/fig6": "What the maps inside the first layer look like, with and without the middle of the picture.",
+    "dcn/fig6": "What the maps inside the first layer look like, with and without the middle of the picture, before and after training.",
     "dcn/fig7": "In which of three networks do the maps of a covered picture come closer to those of the whole one?",
     "anodev2/table1": "Does a network do better when its weights change on the way through a layer?",
     "anodev2/table2": "Does it do better when the weights change in finer steps than the picture does?",
