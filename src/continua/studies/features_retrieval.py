@@ -97,5 +97,5 @@ def _table(answers: Mapping[str, Mapping[int, Answer]]) -> Table:
 STUDIES = [
     Study("features/retrieval", f"{PAPER}, §6", "nearest neighbours by features",
           "Are the images with the nearest features of the same class, and at which time most?",
-          TABLE1.settings, _retrieval, _rows, claims=4, printed="none: left to future research"),
+          TABLE1.settings, _retrieval, _rows, claims=4, printed="none: the paper measures transfer only"),
 ]  # fmt: skip
