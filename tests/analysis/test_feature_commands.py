@@ -63,6 +63,15 @@ def test_a_command_writes_numbers_a_picture_and_a_text_once(name, words, files, 
     assert capsys.readouterr().out.strip()
 
 
+def test_pixels_are_asked_beside_features(runs, tmp_path):
+    words = ["--limit", "40", "--times", "2", "--nearest", "3", "--quiet"]
+    assert main(["analyse", "retrieval", str(runs["ode_only_net"]), *words, "--out", str(tmp_path / "answer")]) == 0
+    (page,) = (tmp_path / "answer").rglob("page.md")
+    (numbers,) = (tmp_path / "answer").rglob("numbers.json")
+    pixels = json.loads(numbers.read_text("utf-8"))["result"]["pixels"]["precision"]
+    assert f"The pixels themselves give {pixels:.2%}." in page.read_text("utf-8")
+
+
 def test_the_features_file_of_a_command_can_be_read(runs):
     assert main(["analyse", "features", str(runs["residual_net"]), "--limit", "20", "--quiet"]) == 0
     result = json.loads((answer_of(runs["residual_net"], "features") / "numbers.json").read_text("utf-8"))["result"]

@@ -43,6 +43,14 @@ def test_an_image_alone_in_its_class_does_not_ask():
     assert point.average_precision == 0.5
 
 
+def test_each_half_of_the_queries_has_its_own_precision():
+    labels = np.array([0, 0, 1, 1])
+    values = np.array([[1.0, 0.0], [1.0, 0.1], [1.0, 0.3], [0.0, 1.0]])  # the nearest of each: 1, 0, 1, 2
+    (point,) = retrieval(taken(values, labels), nearest=1).points
+    assert point.by_half == (0.5, 1.0), "of images 0 and 2, and of images 1 and 3"
+    assert sum(point.by_half) / 2 == point.precision
+
+
 @pytest.mark.parametrize(
     ("labels", "nearest", "said"),
     [([-1, -1, -1], 1, "no labels"), ([0, 0, 1], 3, "fewer than there are others"), ([0, 1, 2], 1, "no two images")],

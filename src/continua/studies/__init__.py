@@ -1,7 +1,7 @@
 """Every table and figure of the papers, and questions of ours, as declarations: runs + question + claims. Your own: docs/own-parts.md."""
 
 from continua.report import Claim, Printed
-from continua.studies import anodev2, anodev2_gradients, dcn, dcn_figures, features, neuro, rknet
+from continua.studies import anodev2, anodev2_gradients, dcn, dcn_figures, features, features_retrieval, neuro, rknet
 from continua.studies.claims import claim_above, claim_ahead, claim_behind, claim_below, claim_that, decided, verdict_text
 from continua.studies.compare import comparison, in_standard_errors, over_seeds
 from continua.studies.overview import asked_for, report_page, study_states
@@ -51,7 +51,7 @@ __all__ = [
 for _paper in (
     [*dcn.STUDIES, *dcn_figures.STUDIES],
     [*anodev2.STUDIES, *anodev2_gradients.STUDIES],
-    features.STUDIES,
+    [*features.STUDIES, *features_retrieval.STUDIES],
     rknet.STUDIES,
     neuro.STUDIES,
 ):

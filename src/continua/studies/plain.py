@@ -38,4 +38,6 @@ PLAIN_WORDS: Mapping[str, str] = {
     "rknet/table3": "How large are these networks for large pictures, and how often do they err?",
     "rknet/fig4": "How much does a lower error cost, in size and in arithmetic?",
     "neuro/tuning": "Which stripes does each unit of a trained network like best, and do larger filters like broader stripes?",
+    "rknet/steps": "With the same amount of arithmetic, is one careful step better than several simple ones?",
+    "features/retrieval": "If one looks for pictures that are alike inside the network, are they pictures of the same kind?",
 }

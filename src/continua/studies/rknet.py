@@ -5,11 +5,12 @@ from functools import cache
 from math import floor
 
 from continua.models import DenseNet, describe_model, model_entry
-from continua.report import Axis, Cell, Claim, Column, Figure, Printed, Series, Table
+from continua.report import Axis, Cell, Claim, Column, Figure, Part, Printed, Series, Table
+from continua.runs import Recipe, evaluate_run
 from continua.studies.claims import claim_ahead, claim_that
 from continua.studies.compare import mean_series, over_seeds
 from continua.studies.runs import Runs
-from continua.studies.study import OF_FORMULAS, Finding, Row, Setting, Study, smoke
+from continua.studies.study import Finding, Row, Setting, Study, smoke
 
 PAPER = "RKNet"
 # model: printed FLOPs (G), parameters (M), error (%) on CIFAR-10 without augmentation
@@ -39,12 +40,22 @@ TABLE3 = {
     "erknet_imagenet_3x1_3x1_4x1_2x1_b": (6.35, 14.49, 24.12, 7.17),
     "erknet_imagenet_3x1_3x1_6x1_2x1_b": (8.50, 25.51, 23.14, 6.66),
 }
+# name: the model, and its stages where these are an option. Networks of one kind cost the same: an explicit period has r·s(s + 1)/2
+# convolutions of k by k channels, an implicit one r·(s(s + 1)/2 + s(s − 1)). Steps of one stage are Euler's: a residual network (§1).
+EQUAL: Mapping[str, tuple[str, str | None]] = {
+    "ERKNet-6×1_6×1_6×1": ("erknet_k36_6x1_6x1_6x1", None),  # so named in Table 1, whose runs these are
+    "ERKNet-2×7_2×7_2×7": ("erknet", "2x7_2x7_2x7"),
+    "ERKNet-1×21_1×21_1×21": ("erknet", "1x21_1x21_1x21"),
+    "IRKNet-5×1_5×1_5×1": ("irknet", "5x1_5x1_5x1"),
+    "IRKNet-2×7_2×7_2×7": ("irknet", "2x7_2x7_2x7"),
+}
+SAME_COST = 0.01  # share by which costs that count as equal may differ
 
 # Growth 12 instead of 36 makes a step nine times as cheap.
 SETTINGS: Mapping[str, Setting] = {
     "smoke": smoke(model_options=dict(growth=4)),
     "cpu": Setting(
-        seeds=3,
+        seeds=5,
         threads=1,
         change=dict(model_options=dict(growth=12), per_class=150, epochs=8, batch_size=32, optimiser=dict(lr=0.05)),
     ),
@@ -57,6 +68,16 @@ _UNTRAINED = Setting(seeds=0, reduced=["nothing is trained at this scale: sizes 
 def sizes(name: str) -> tuple[float, float]:
     """GFLOPs of one image and millions of parameters, counted on the network at its published size."""
     return describe_model(name).flops / 1e9, model_entry(name).parameters / 1e6
+
+
+def trained_flops(recipe: Recipe) -> float:
+    """GFLOPs of one image of 32 × 32 pixels, counted on a network as it was trained."""
+    return _flops(recipe.model, tuple(sorted(recipe.model_options.items())))
+
+
+@cache
+def _flops(model: str, options: tuple[tuple[str, object], ...]) -> float:
+    return describe_model(model, **dict(options)).flops / 1e9
 
 
 @cache
@@ -153,8 +174,24 @@ def _table2(runs: Runs) -> Finding:
         ours = [over_seeds(errors.get(label, [])) for label in (name, _hundred(name))]
         rows.append([name, sizes(name)[0], flops, sizes(name)[1], size, ours[0], ten, ours[1], hundred])
     both = [Column("CIFAR-100 error, ours", "%", 2), Column("CIFAR-100 error, printed", "%", 2)]
-    table = Table("error", "Error on CIFAR-10 and CIFAR-100, with printed competitors", ["model", *_columns(), *both], rows)
-    return Finding([table], _counted(TABLE2))
+    caption = "An error of ours is empty where nothing was trained; FLOPs and parameters of ours are counted on our networks."
+    table = Table("error", "Error on CIFAR-10 and CIFAR-100, with printed competitors", ["model", *_columns(), *both], rows, caption)
+    return Finding([table, *(_cifar(classes, "parameters") for classes in CIFAR)], _counted(TABLE2))
+
+
+CIFAR = {10: 2, 100: 3}  # classes: the place of their error in a row of Table 2
+COSTS = {"parameters": ("M", 1), "FLOPs": ("G", 0)}  # unit, and place in a row of the tables
+
+
+def _cifar(classes: int, cost: str) -> Figure:
+    """Errors as printed in Table 2, over the cost of our own networks as counted, and of the others as printed."""
+    unit, place = COSTS[cost]
+    series = [Series("IRKNet", [sizes(name)[place] for name in TABLE2], [row[CIFAR[classes]] for row in TABLE2.values()], style="both")]
+    for dash, kind in enumerate(("CliqueNet", "DenseNet"), 1):
+        rows = [row for name, row in PEERS2.items() if kind in name]
+        series.append(Series(kind, [row[place] for row in rows], [row[CIFAR[classes]] for row in rows], style="both", dash=dash))
+    title = f"CIFAR-{classes}: printed error against {cost}"
+    return Figure(f"{cost.lower()}_cifar{classes}", title, Axis(cost, unit), Axis("test error", "%"), series)
 
 
 def _hundred(name: str) -> str:
@@ -169,12 +206,36 @@ def _rows2(scale: str) -> list[Row]:
 
 
 def _table3(runs: Runs) -> Finding:
-    errors = runs.errors()
+    errors, worse = runs.errors(), top5_errors(runs)
     rows = []
     for name, (flops, size, top1, top5) in TABLE3.items():
-        rows.append([name, sizes(name)[0], flops, sizes(name)[1], size, over_seeds(errors.get(name, [])), top1, top5])
-    columns = ["model", *_columns(), Column("top-5 error, printed", "%", 2)]
-    return Finding([Table("error", "ImageNet, single crop", columns, rows)], _counted(TABLE3))
+        ours = [over_seeds(each.get(name, [])) for each in (errors, worse)]
+        rows.append([name, sizes(name)[0], flops, sizes(name)[1], size, ours[0], top1, ours[1], top5])
+    columns = ["model", *_columns(), Column("top-5 error, ours", "%", 2), Column("top-5 error, printed", "%", 2)]
+    caption = "" if runs.by_label else UNTRAINED3
+    table = Table("error", "ImageNet, single crop", columns, rows, caption)
+    figures = []
+    for which, place in (("top-1", 2), ("top-5", 3)):
+        curve = Series("ERKNet", [sizes(name)[1] for name in TABLE3], [row[place] for row in TABLE3.values()], style="both")
+        title, over = f"ImageNet: printed {which} error against parameters", Axis("parameters, counted", "M")
+        figures.append(Figure(which.replace("-", ""), title, over, Axis(f"{which} error", "%"), [curve]))
+    return Finding([table, *figures], _counted(TABLE3))
+
+
+UNTRAINED3 = (
+    "Error and top-5 error of ours are empty: not trained, since ImageNet's 1.28 million images must be brought along and 90 epochs of the "
+    "smallest network are 2 × 10¹⁸ operations. `--scale paper` trains, and fills in both."
+)
+
+
+def top5_errors(runs: Runs) -> dict[str, list[float]]:
+    """The top-5 error of each row in per cent, one per seed: not kept by a training, so the finished networks are evaluated."""
+    how = runs.options
+    errors: dict[str, list[float]] = {}
+    for label, row in runs.by_label.items():
+        seen = [evaluate_run(each.run.folder, device=how.device, data_dir=how.data_dir) for each in row]
+        errors[label] = [100 - 100 * numbers["top5"] for numbers in seen]
+    return errors
 
 
 def _counted(printed: Mapping[str, Sequence[float]]) -> list[Claim]:
@@ -191,24 +252,91 @@ def _prints(ours: float, printed: float) -> bool:
 
 
 def _fig4(runs: Runs) -> Finding:
-    """ImageNet as in the paper; and CIFAR-10, whose competitors are printed with all their numbers."""
-    ours, dense = [sizes(model) for model in TABLE3], {model: densenet_sizes(model) for model in DENSENET_ERRORS}
+    """ImageNet as in the paper; CIFAR, whose competitors are printed with all their numbers; and apart from them what we measured."""
+    dense = {model: densenet_sizes(model) for model in DENSENET_ERRORS}
     ordered = sorted(DENSENET_ERRORS, key=lambda model: dense[model][1])
     figures = []
-    for name, label, unit, place in (("parameters", "parameters", "M", 1), ("flops", "FLOPs", "G", 0)):
-        rk = Series("ERKNet", [size[place] for size in ours], [row[2] for row in TABLE3.values()], style="both")
+    for cost, (unit, place) in COSTS.items():
+        rk = Series("ERKNet", [sizes(model)[place] for model in TABLE3], [row[2] for row in TABLE3.values()], style="both")
         others = Series("DenseNet", [dense[m][place] for m in ordered], [DENSENET_ERRORS[m] for m in ordered], style="both", dash=1)
-        figures.append(Figure(name, f"ImageNet: error against {label}", Axis(label, unit), Axis("top-1 error", "%"), [rk, others]))
-    for name, label, unit, place in (("parameters_cifar10", "parameters", "M", 1), ("flops_cifar10", "FLOPs", "G", 0)):
-        groups = {"IRKNet": TABLE2.values(), **{kind: [v for k, v in PEERS2.items() if kind in k] for kind in ("CliqueNet", "DenseNet")}}
-        series = [Series(kind, [row[place] for row in rows], [row[2] for row in rows], style="both") for kind, rows in groups.items()]
-        figures.append(Figure(name, f"CIFAR-10: error against {label}", Axis(label, unit), Axis("test error", "%"), series))
+        title = f"ImageNet: printed error against {cost}"
+        figures.append(Figure(cost.lower(), title, Axis(cost, unit), Axis("top-1 error", "%"), [rk, others]))
     note = (
         "ImageNet is not trained here: errors are the printed ones, parameters and FLOPs are counted on our networks. The paper's figure "
         "prints no numbers; the DenseNets' errors are those that their authors publish, and its CliqueNets on ImageNet are left out. On "
-        "CIFAR-10 all numbers are the printed ones of Table 2."
+        "CIFAR all errors are the printed ones of Table 2, CliqueNets included. What we measured stands in figures of its own."
     )
-    return Finding([note, *figures])
+    printed = [_cifar(classes, cost) for classes in CIFAR for cost in COSTS]
+    return Finding([note, *figures, *_measured(runs), *printed])
+
+
+def _measured(runs: Runs) -> list[Part]:
+    """The networks of Table 1 as trained here, over what they cost as trained here."""
+    first = {label: row[0] for label, row in runs.by_label.items()}
+    trained = {label: (trained_flops(run.recipe), int(run.outcome["parameters"]) / 1e6) for label, run in first.items()}
+    errors, figures = runs.errors(), []
+    caption = (
+        "The runs of rknet/table1 at this scale, mean and standard deviation over seeds: other widths, images and epochs than the paper's, "
+        "so that no axis is shared with printed errors."
+    )
+    for cost, (unit, place) in COSTS.items() if trained else ():
+        series = []
+        for colour, kind in enumerate(("ERKNet", "IRKNet")):
+            here = [label for label in TABLE1 if label in trained and label.startswith(kind.lower())]
+            means = [over_seeds(errors[label]) for label in here]
+            series.append(mean_series(kind, [trained[label][place] for label in here], means, style="both", colour=colour))
+        title = f"CIFAR-10, measured: error against {cost}"
+        figures.append(Figure(f"measured_{cost.lower()}", title, Axis(cost, unit), Axis("test error", "%"), series, caption))
+    return figures
+
+
+def _rows_equal(scale: str) -> list[Row]:
+    changes = {label: dict(model=model) | _stages(stages) for label, (model, stages) in EQUAL.items()}
+    return [Row(label, "rknet_cifar", change) for label, change in changes.items()]
+
+
+def _stages(stages: str | None) -> dict[str, object]:
+    return {} if stages is None else dict(model_options=dict(stages=stages))
+
+
+def _steps(runs: Runs) -> Finding:
+    """§3.2 has it that more stages and more time-steps both help; every network that it evaluates has one step. Here a budget is spent on
+    the one or on the other."""
+    errors, accuracy = runs.errors(), runs.by_seed("test_accuracy", 100)
+    flops = {label: trained_flops(row[0].recipe) for label, row in runs.by_label.items()}
+    rows: list[list[Cell]] = []
+    points: dict[str, list[tuple[int, list[float]]]] = {"ERKNet": [], "IRKNet": []}
+    for label in EQUAL:
+        kind, (stages, steps) = label[:6], (int(number) for number in label.partition("-")[2].partition("_")[0].split("×"))
+        here = errors.get(label, [])
+        points[kind].append((steps, here))
+        size = int(runs.by_label[label][0].outcome["parameters"]) / 1e6 if here else None
+        rows.append([label, stages, steps, flops.get(label), size, over_seeds(here), len(here)])
+    counted = [Column("FLOPs, as trained", "G", 4), Column("parameters, as trained", "M", 3)]
+    columns = ["model", "stages of a step", "time-steps of a period", *counted, Column("error, ours", "%", 2), "seeds"]
+    table = Table("error", "Error at equal cost", columns, rows, "Time-steps have weights of their own, as in the author's later code.")
+    series = [
+        mean_series(kind, [steps for steps, _ in known], [over_seeds(values) for _, values in known], style="both", colour=place)
+        for place, (kind, known) in enumerate(points.items())
+    ]
+    axis = Axis("time-steps of a period", log=True, whole=True)
+    figure = Figure("by_steps", "The same cost in fewer or more time-steps", axis, Axis("test error", "%"), series)
+    explicit, halves, euler, implicit, several = EQUAL
+    claims = [
+        _lower("at equal cost one step of six stages has a lower error than seven of two (ERKNet)", accuracy, explicit, halves),
+        _lower("at equal cost one step of six stages has a lower error than 21 Euler steps (ERKNet)", accuracy, explicit, euler),
+        _lower("at equal cost one step of five stages has a lower error than seven of two (IRKNet)", accuracy, implicit, several),
+        claim_that("the networks of a kind have the same FLOPs, within 1 %", _cost_the_same(flops)),
+    ]
+    return Finding([figure, table], claims)
+
+
+def _cost_the_same(flops: Mapping[str, float]) -> bool | None:
+    """None where a kind has no two networks to compare."""
+    kinds = [[value for label, value in flops.items() if label.startswith(kind)] for kind in ("ERKNet", "IRKNet")]
+    if min(map(len, kinds)) < 2:
+        return None
+    return all(max(kind) <= (1 + SAME_COST) * min(kind) for kind in kinds)
 
 
 def _printed(error: float, of: str, model: str, note: str = "") -> Printed:
@@ -226,5 +354,9 @@ STUDIES = [
           {"smoke": _UNTRAINED, "cpu": _UNTRAINED, "paper": Setting(seeds=1)}, _table3,
           lambda scale: _rows(TABLE3, "rknet_imagenet") if scale == "paper" else [], claims=2,
           printed=_printed(23.14, "3×1_3×1_6×1_2×1-B", "erknet_imagenet_3x1_3x1_6x1_2x1_b", note="top-1")),
-    Study("rknet/fig4", f"{PAPER}, Figure 4", "error against parameters and FLOPs", "What does an error rate cost?", OF_FORMULAS, _fig4),
+    Study("rknet/fig4", f"{PAPER}, Figure 4", "error against parameters and FLOPs", "What does an error rate cost?",
+          SETTINGS, _fig4, _rows1),
+    Study("rknet/steps", f"{PAPER}, §3.2", "stages or time-steps at equal cost",
+          "At the same cost, does one step of many stages beat several steps of few?",
+          SETTINGS, _steps, _rows_equal, claims=4, printed="more stages and more time-steps both help; only single steps are evaluated"),
 ]  # fmt: skip

@@ -5,7 +5,7 @@ put in order by the cosine between features, and one counts how many of the near
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,7 +23,8 @@ BLOCK = 512  # images whose neighbours are looked for at a time
 class Retrieved(Shown):
     """The features at one time: share of the nearest that are of the same class, mean average precision over all images that ask.
 
-    `precision` is over the `nearest` first of the order; `first` is that of the very first alone.
+    `precision` is over the `nearest` first of the order; `first` is that of the very first alone. `by_half`: the same precision over every
+    other image that asks, and over those between, so that a time can be chosen on one half and judged on the other.
     """
 
     name: str
@@ -31,11 +32,15 @@ class Retrieved(Shown):
     first: float
     precision: float
     average_precision: float
+    by_half: tuple[float, float]
 
 
 @dataclass(frozen=True, repr=False)
 class Retrieval(Plotted):
-    """The answer of `retrieval`; `chance` is the precision of a random order; `timed`: whether points are times."""
+    """The answer of `retrieval`; `chance` is the precision of a random order; `timed`: whether points are times.
+
+    `pixels`: what the images themselves give in place of features, where they were asked too.
+    """
 
     data: str
     images: int
@@ -43,6 +48,7 @@ class Retrieval(Plotted):
     chance: float
     points: list[Retrieved]
     timed: bool = True
+    pixels: Retrieved | None = None
 
 
 def retrieval(taken: Features, *, nearest: int = 10, data: str = "", advance: Callable[[int], None] = no_progress) -> Retrieval:
@@ -87,8 +93,8 @@ def retrieval(taken: Features, *, nearest: int = 10, data: str = "", advance: Ca
     return Retrieval(data, len(labels), nearest, chance, points, taken.timed)
 
 
-def _precisions(values: np.ndarray, group: np.ndarray, asking: np.ndarray, nearest: int) -> tuple[float, float, float]:
-    """Of the first, of the first `nearest`, and average precision; means over all images that ask."""
+def _precisions(values: np.ndarray, group: np.ndarray, asking: np.ndarray, nearest: int) -> tuple[float, float, float, tuple[float, float]]:
+    """Of the first, of the first `nearest`, and average precision; means over all images that ask. Then the second over each half."""
     norms = np.linalg.norm(values.astype(np.float64), axis=1, keepdims=True)
     unit = values / np.where(norms > 0, norms, 1.0)
     found: list[np.ndarray] = []
@@ -101,8 +107,10 @@ def _precisions(values: np.ndarray, group: np.ndarray, asking: np.ndarray, neare
         ranks = np.arange(1, same.shape[1] + 1)
         average = (same * same.cumsum(1) / ranks).sum(1) / same.sum(1)
         found.append(np.stack([same[:, 0], same[:, :nearest].mean(1), average]))
-    first, precision, average = np.concatenate(found, 1).mean(1)
-    return float(first), float(precision), float(average)
+    each = np.concatenate(found, 1)
+    first, precision, average = each.mean(1)
+    halves = (float(each[1, ::2].mean()), float(each[1, 1::2].mean()))
+    return float(first), float(precision), float(average), halves
 
 
 # --- the command --------------------------------------------------------------------------------------------------------
@@ -122,7 +130,10 @@ def ask(subject: Subject, options: Options) -> Retrieval:
     with subject.progress("features", images.count) as advance:
         taken = features(subject.model, images, times, block=options.block, pool=options.pool, advance=advance)
     with subject.progress("neighbours", len(taken.points)) as advance:
-        return retrieval(taken, nearest=options.nearest, data=options.data or subject.data, advance=advance)
+        answer = retrieval(taken, nearest=options.nearest, data=options.data or subject.data, advance=advance)
+    pixels = np.concatenate([batch.flatten(1).float().cpu().numpy() for batch, _ in images])
+    (baseline,) = retrieval(Features([0.0], ["pixels"], pixels[None], taken.labels, timed=False), nearest=options.nearest).points
+    return replace(answer, pixels=baseline)
 
 
 def present(result: Retrieval) -> Page:
@@ -131,6 +142,8 @@ def present(result: Retrieval) -> Page:
         f"{result.images:,} images of {result.data} ask each other, in the order of the cosine between features. Of the {result.nearest} "
         f"nearest {best.precision:.2%} are of the same class with the features at {best.name}, the best; by chance {result.chance:.2%}."
     )
+    if result.pixels is not None:
+        text += f" The pixels themselves give {result.pixels.precision:.2%}."
     places = [point.at for point in result.points]
     curves = [
         Series(f"of the {result.nearest} nearest", places, [100 * point.precision for point in result.points], style="both"),
@@ -143,9 +156,10 @@ def present(result: Retrieval) -> Page:
         Column(f"of {result.nearest} nearest", "%", 2),
         Column("mean average precision", "%", 2),
     ]
-    rows = [(point.name, 100 * point.first, 100 * point.precision, 100 * point.average_precision) for point in result.points]
+    asked = result.points if result.pixels is None else [*result.points, result.pixels]
+    rows = [(point.name, 100 * point.first, 100 * point.precision, 100 * point.average_precision) for point in asked]
     figure = Figure("retrieval", "Neighbours of the same class", axis, Axis("precision", "%"), curves)
     return Page("Retrieval", [text, figure, Table("retrieval", "All points", columns, rows)])
 
 
-register_question(Question("retrieval", __doc__ or "", Options, ask, present))
+register_question(Question("retrieval", __doc__ or "", Options, ask, present, version=2))
