@@ -216,7 +216,7 @@ def main() -> None:
     parser.set_defaults(threads=2)
     parser.add_argument("--batch", type=int, default=64, help="images of the training step (two steps of rk4 take twice as many)")
     parser.add_argument("--sigma", type=float, nargs="*", default=[1.0, 2.0])
-    parser.add_argument("--parts", nargs="+", choices=["step", "study"], default=["step", "study"], help="which of the two tables")
+    parser.add_argument("--parts", nargs="+", choices=["step", "fixed"], default=["step", "fixed"], help="which of the two tables")
     parser.add_argument("--no-fair", action="store_true", help="leave out the authors' formulation with one thing changed")
     parser.add_argument("--bfloat16", choices=["auto", "yes", "no"], default="auto", help="auto: where the CPU has it fast")
     chosen = parser.parse_args()
@@ -231,7 +231,7 @@ def main() -> None:
         how = dict(batch=chosen.batch, repeats=chosen.repeats, bfloat16=bfloat16)
         rows = [row for sigma in sigmas for row in step_rows(sigma, fair=sigma in fair, **how)]
         tables[f"dcn_ode, dopri5, tolerance 1e-3, batch {chosen.batch}"] = rows
-    if "study" in chosen.parts:
+    if "fixed" in chosen.parts:
         tables[f"dcn_ode in two steps of rk4, batch {2 * chosen.batch}"] = fixed_rows(2 * chosen.batch, chosen.repeats, bfloat16)
     show_all(tables, about, chosen.json)
 
