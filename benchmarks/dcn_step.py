@@ -1,4 +1,4 @@
-"""One training step of `dcn_ode`: Continua against the authors' formulation on torchdiffeq, and the setting that CPU studies use.
+"""One training step of `dcn_ode`: Continua against the authors' formulation on torchdiffeq, and in two steps of rk4 against plain modules.
 
 The reference does what the published scripts do: the time is concatenated as a channel, the N-jet kernel is rebuilt at every evaluation,
 gradients come from `odeint_adjoint`. So that one sees what comes from what, it is also timed with the kernel made once per solve, with
@@ -188,8 +188,8 @@ def step_rows(sigma: float, batch: int, repeats: int, bfloat16: bool, fair: bool
     return rows
 
 
-def study_rows(batch: int, repeats: int, bfloat16: bool) -> list[dict]:
-    """Whole `dcn_ode`, rk4 with 2 steps: what the CPU studies train."""
+def fixed_rows(batch: int, repeats: int, bfloat16: bool) -> list[dict]:
+    """Whole `dcn_ode` in two steps of rk4, against the same network in plain modules."""
     images, labels = torch.rand(batch, 3, 32, 32), torch.randint(0, 10, (batch,))
     fixed = dict(method="rk4", steps=2)
     nets: dict[str, tuple[nn.Module, bool]] = {
@@ -214,9 +214,9 @@ def study_rows(batch: int, repeats: int, bfloat16: bool) -> list[dict]:
 def main() -> None:
     parser = options(__doc__, repeats=5)
     parser.set_defaults(threads=2)
-    parser.add_argument("--batch", type=int, default=64, help="images of the training step (the study setting uses twice as many)")
+    parser.add_argument("--batch", type=int, default=64, help="images of the training step (two steps of rk4 take twice as many)")
     parser.add_argument("--sigma", type=float, nargs="*", default=[1.0, 2.0])
-    parser.add_argument("--parts", nargs="+", choices=["step", "study"], default=["step", "study"], help="which of the two tables")
+    parser.add_argument("--parts", nargs="+", choices=["step", "fixed"], default=["step", "fixed"], help="which of the two tables")
     parser.add_argument("--no-fair", action="store_true", help="leave out the authors' formulation with one thing changed")
     parser.add_argument("--bfloat16", choices=["auto", "yes", "no"], default="auto", help="auto: where the CPU has it fast")
     chosen = parser.parse_args()
@@ -231,8 +231,8 @@ def main() -> None:
         how = dict(batch=chosen.batch, repeats=chosen.repeats, bfloat16=bfloat16)
         rows = [row for sigma in sigmas for row in step_rows(sigma, fair=sigma in fair, **how)]
         tables[f"dcn_ode, dopri5, tolerance 1e-3, batch {chosen.batch}"] = rows
-    if "study" in chosen.parts:
-        tables[f"dcn_ode as CPU studies train it, batch {2 * chosen.batch}"] = study_rows(2 * chosen.batch, chosen.repeats, bfloat16)
+    if "fixed" in chosen.parts:
+        tables[f"dcn_ode in two steps of rk4, batch {2 * chosen.batch}"] = fixed_rows(2 * chosen.batch, chosen.repeats, bfloat16)
     show_all(tables, about, chosen.json)
 
 

@@ -1,4 +1,4 @@
-"""The study setting (whole `dcn_ode`, rk4 with two steps, batch 128) in two respects that `dcn_step.py` leaves out.
+"""Whole `dcn_ode` in two steps of rk4, batch 128, in two respects that `dcn_step.py` leaves out.
 
 First table: images per second on one thread and on two, alone and beside a process that keeps one core busy, which this benchmark starts
 and ends. Second: the peak memory of a training step with the native kernels and without them, each in a process of its own.
