@@ -138,3 +138,13 @@ def test_what_taking_the_evolution_away_costs_is_what_is_kept() -> None:
         f"(p = {stats.ttest_1samp(lost, 0.0).pvalue:.2f}, paired t test)",
     ]
     assert [words for words in expected if words not in page("docs/anodev2.md")] == [], "docs/anodev2.md must say this"
+
+
+def test_what_passes_of_torchdiffeqs_own_tests_is_what_was_counted() -> None:
+    told = kept("torchdiffeq.json")
+    assert sum(kind["subtests"] for kind in told["failed"]) == told["subtests"] - told["passed"]
+    words = f"{told['passed']:,} of {told['subtests']:,} subtests pass ({told['passed'] / told['subtests']:.1%})".replace("%", " %")
+    assert words in page("docs/torchdiffeq.md"), f"docs/torchdiffeq.md must say {words}"
+    backward, graph, events = (kind["subtests"] for kind in told["failed"])
+    assert f"Of the others {backward + graph} look into the backward pass ({backward} count" in page("docs/torchdiffeq.md")
+    assert events == 2
