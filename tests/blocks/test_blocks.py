@@ -121,6 +121,31 @@ def test_a_trajectory_starts_at_the_input_ends_at_the_output_and_goes_on_from_an
     torch.testing.assert_close(rest(path[1]), path[-1], rtol=1e-4, atol=1e-4)
 
 
+def broken_by(block: ODEBlock, h: Tensor, c: float) -> float:
+    """How far states of c times the input, after c times as long, are from c times the states, as a share of how far these have moved."""
+    times = torch.linspace(0, block.t1, 4, dtype=torch.float64)
+    with torch.no_grad():
+        path, scaled = block.trajectory(h, times), block.trajectory(c * h, c * times, c * block.t1)
+    return float((scaled / c - path)[1:].norm() / (path[1:] - h).norm())
+
+
+@pytest.mark.parametrize("kind", ["pixel", "njet"])
+@pytest.mark.parametrize("c", [0.01, 30.0])
+def test_without_explicit_time_scaling_state_and_time_scales_the_trajectory(kind, c):
+    """f(c h) = f(h), so c h(t / c) solves the equation too, and equal numbers of steps take it along to rounding.
+
+    The ε of the norms (1e-5) breaks it by less than ε over the smaller variance of both states: here by a hundredth at c = 0.01, and by a
+    millionth at c = 30. With t among the inputs of f little of it is left."""
+    torch.manual_seed(0)
+    autonomous, timed = (ODEBlock(field(kind, time=time), 2.0, solver=dict(method="rk4", steps=[1, 2, 3])) for time in (False, True))
+    h = states()
+    assert 1e-8 < broken_by(autonomous, h, c) < 1e-5 / min(1.0, c) ** 2
+    assert broken_by(timed, h, c) > 0.1
+    for norm in (part for part in autonomous.modules() if isinstance(part, nn.GroupNorm)):
+        norm.eps = 0.0
+    assert broken_by(autonomous, h, c) < 1e-14, "exact to rounding"
+
+
 class Amplified(Field):
     """dh/dt = a · h, with a = softplus(p) made once per solve; it writes down which steps it is told of."""
 
