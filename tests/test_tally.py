@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from continua.tally import HOW_FAR, Tally, counted, each_once, how_far, state_of
+from continua.tally import HOW_FAR, HowFar, Tally, counted, each_once, how_far, state_of
 
 
 def claim(verdict: str, hypothesis: str = "a is ahead of b", **fields: Any) -> dict[str, Any]:
@@ -44,7 +44,11 @@ def test_nothing_is_judged_at_smoke() -> None:
 
 
 def test_what_is_partly_done_or_of_earlier_recipes_is_not_counted_as_done() -> None:
-    states = [state_of({"runs": [1, 2, 3]}, 3), state_of({"runs": [1, 2]}, 3), state_of({"runs": [1, 2, 3], "earlier": True}, 3)]
+    states: list[HowFar] = [
+        state_of({"runs": [1, 2, 3]}, 3),
+        state_of({"runs": [1, 2]}, 3),
+        state_of({"runs": [1, 2, 3], "earlier": True}, 3),
+    ]
     assert (*states, state_of(None, 3)) == HOW_FAR
     tallies = [Tally.of([], "cpu", state) for state in states]
     assert how_far([*tallies, Tally.not_run(4)]) == "1 done, 1 partly, 1 kept from earlier recipes, 1 without a result"

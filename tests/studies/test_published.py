@@ -88,6 +88,14 @@ def test_every_study_says_at_every_scale_what_it_reduces(name: str) -> None:
             assert len(words) > 3, "much is reduced to fit a CPU"
 
 
+def test_a_network_from_before_there_was_an_option_differs_in_nothing() -> None:
+    paper = resolve(load_recipe("rknet_cifar", {"model": "erknet_k36_6x1_6x1_6x1"}))
+    old = replace(paper, model_options={name: value for name, value in paper.model_options.items() if name != "form"})
+    assert differences([Trained("a", old)], {"a": paper}) == []
+    other = replace(paper, model_options={**paper.model_options, "form": "summed"})
+    assert differences([Trained("a", other)], {"a": old}) == ["form summed instead of concatenated"]
+
+
 def test_steps_of_growing_lengths_are_said_in_words_for_each_block() -> None:
     def steps(lengths: object, **blocks: object) -> list[str]:
         return said(model_options={**PAPER.model_options, "solver": dict(method="dopri5", steps=lengths), **blocks})

@@ -11,7 +11,24 @@ from continua import ConfigError
 from continua.cli import main
 from continua.report import Entry, Table, from_plain
 from continua.runs import Run, identity, load_recipe
-from continua.studies import SCALES, STUDIES, dcn, find_study, keep, reproduce, train_here, train_row
+from continua.studies import (
+    SCALES,
+    STUDIES,
+    Finding,
+    Row,
+    Runs,
+    Study,
+    ask_kept,
+    claim_above,
+    claim_ahead,
+    claim_that,
+    dcn,
+    find_study,
+    keep,
+    reproduce,
+    train_here,
+    train_row,
+)
 from continua.studies.reproduction import KEPT, _copy_run, study_folder
 from continua.studies.runs import Places, wanted_runs
 from continua.train import RunOptions
@@ -176,6 +193,57 @@ def test_a_study_compares_the_runs_that_are_finished(tmp_path):
     train_row(study, "smoke", "DCN-ODE, 2 per class", 0, train=train_here, **options)
     made = reproduce(study, "smoke", train=None, **options)
     assert [run.row for run in made.entry.runs] == ["DCN-ODE, 2 per class"]
+
+
+def planted(seeds: int) -> Study:
+    """One network under two names, each trained by itself: they differ in how many images are tested at a time, which decides nothing."""
+
+    def rows(scale: str) -> list[Row]:
+        return [Row(label, "small_data", dict(model="resnet_blocks", evaluation_batch_size=size)) for label, size in (("A", 60), ("B", 50))]
+
+    def ask(runs: Runs) -> Finding:
+        losses = runs.by_seed("test_loss")
+        higher = claim_ahead("A has a higher loss than B", losses.get("A", {}), losses.get("B", {}), unit="in loss")
+        return Finding([], [higher, claim_that("both were trained", {"A", "B"} <= losses.keys())])
+
+    setting = replace(find_study("dcn/table2a").setting("smoke"), seeds=seeds)
+    return Study("planted/null", "nobody", "two names for one network", "Is one ahead?", {"smoke": setting}, ask, rows, claims=2)
+
+
+def test_one_network_under_two_names_is_trained_twice_and_comes_out_undecided(tmp_path):
+    made = reproduce(planted(2), "smoke", runs=tmp_path, options=OPTIONS, train=train_here)
+    assert len({run.run.folder for run in made.runs}) == 4, "nothing was taken from the other name"
+    null, trained = made.finding.claims
+    assert (null.verdict, null.seeds) == ("undecided", 2)
+    assert null.statistic == pytest.approx(0, abs=1e-6)
+    assert trained.verdict == "holds"
+
+
+def test_a_study_with_fewer_seeds_than_planned_judges_nothing_unless_its_plan_is_gone(tmp_path):
+    """Its claim is as clear as can be, but is asked of two seeds of three."""
+
+    def rows(scale: str, **change: object) -> list[Row]:
+        return [replace(row, change={**row.change, **change}) for row in planted(3).rows(scale)[:1]]
+
+    def ask(runs: Runs) -> Finding:
+        losses = runs.by_seed("test_loss")["A"]
+        return Finding([], [claim_above("a loss is above zero", [1 + loss / 1e6 for loss in losses.values()], of="1 + loss / 10⁶")])
+
+    study, kept = replace(planted(3), ask=ask, rows=rows), tmp_path / "results"
+    options: dict = dict(runs=tmp_path / "runs", options=OPTIONS, train=train_here)
+    made = reproduce(study, "smoke", seeds=2, **options)
+    (early,) = made.finding.claims
+    assert (early.verdict, early.planned) == ("undecided", 3)
+    assert "so far, 2 of 3 seeds" in early.sentence
+    keep(made, kept)
+    again = ask_kept(study, options=OPTIONS, kept=kept, out=tmp_path / "out")
+    assert again.finding.claims == made.finding.claims, "what is kept keeps its plan"
+    others = replace(study, rows=lambda scale: rows(scale, optimiser=dict(lr=0.2)))
+    earlier = ask_kept(others, options=OPTIONS, kept=kept, out=tmp_path / "out")
+    assert earlier.entry.earlier
+    assert earlier.finding.claims[0].verdict == "holds", "the plan of earlier recipes is gone"
+    (whole,) = reproduce(study, "smoke", **options).finding.claims
+    assert whole.verdict == "holds"
 
 
 def test_every_network_of_the_controls_takes_the_same_share_of_t_in_each_step():

@@ -24,11 +24,12 @@ from continua.runs.loading import (
     write_yaml,
 )
 from continua.runs.recipe import Failure, Optimiser, Recipe, Refine, Regularise, Schedule
-from continua.runs.resolving import identities, identity, resolve, run_id
+from continua.runs.resolving import LATER_OPTIONS, identities, identity, resolve, run_id
 from continua.runs.view import Images, RunView, load_reconstructor, reported_split
 
 __all__ = [
     "FREE",
+    "LATER_OPTIONS",
     "Batches",
     "Evaluation",
     "Failure",

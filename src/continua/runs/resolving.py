@@ -57,8 +57,8 @@ def resolve(recipe: Recipe, device: str = "cpu", data_dir: "str | Path | None" =
     return replace(recipe, model_options=_complete_options(recipe, data_dir))
 
 
-# Options of models that came after the first runs were kept, and what a network without them is.
 LATER_OPTIONS: Mapping[str, object] = {"last_activation": True, "explicit_time": True, "form": "concatenated", "block_solvers": None}
+"""Options of models that came after the first runs were kept, and what a network without them is."""
 
 
 def identity(recipe: Recipe) -> str:

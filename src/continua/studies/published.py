@@ -12,7 +12,7 @@ from typing import Any
 
 from continua.errors import DataError
 from continua.models import options_in_common
-from continua.runs import Recipe, load_recipe, merged, plain_recipe, resolve
+from continua.runs import LATER_OPTIONS, Recipe, load_recipe, merged, plain_recipe, resolve
 from continua.studies.study import Study
 
 _ADJOINT: Mapping[str, Any] = dict(model_options=dict(solver=dict(gradient="adjoint")))
@@ -107,6 +107,11 @@ def flat(recipe: Recipe) -> dict[str, Any]:
     return dict(_leaves(plain))
 
 
+def _of(values: Mapping[str, Any], name: str) -> Any:
+    """A field's value; where there is none, that of all blocks, or what a network was before there was such an option."""
+    return values.get(name, values.get(_of_all_blocks(name), LATER_OPTIONS.get(name.removeprefix("model_options."))))
+
+
 def _of_all_blocks(name: str) -> str:
     """The field that holds for a block which has none of its own: model_options.solver.steps for model_options.block_solvers.1.steps."""
     start, found, own = name.partition("block_solvers.")
@@ -117,7 +122,8 @@ def words_of(name: str) -> str:
     """What a field is called in a sentence."""
     shared = _of_all_blocks(name)
     block = name.partition("block_solvers.")[2].partition(".")[0]
-    return f"in block {block} {WORDS.get(shared, shared.rpartition('.')[2])}" if block else WORDS.get(name, name)
+    said = WORDS.get(shared, shared.rpartition(".")[2] if block else name.removeprefix("model_options."))
+    return f"in block {block} {said}" if block else said
 
 
 def _leaves(data: Mapping[str, Any], prefix: str = "") -> "list[tuple[str, Any]]":
@@ -155,7 +161,7 @@ def differences(trained: Sequence[Trained], published: Mapping[str, Recipe], our
         for name in [*theirs, *(name for name in ours if name not in theirs)]:
             if name in IGNORED or name.startswith(IGNORED_GROUPS) or (name in OF_LENGTH and run.label in ours_alone):
                 continue
-            mine, other = (values.get(name, values.get(_of_all_blocks(name))) for values in (ours, theirs))
+            mine, other = (_of(values, name) for values in (ours, theirs))
             if mine == other or (name.endswith("tol") and mine is None):
                 continue
             if name.startswith("schedule.") and name != "schedule.kind" and ours["schedule.kind"] != theirs["schedule.kind"]:
