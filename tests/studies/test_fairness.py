@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from continua.analysis import Point
-from continua.studies import decided
+from continua.studies import anodev2_gradients, decided, find_study
 from continua.studies.dcn_figures import UNTRAINED, _completion_claims
 from continua.studies.features import before_the_end, cross_fitted
 
@@ -51,3 +51,17 @@ def test_where_d_rises_everywhere_no_claim_says_that_it_falls():
     assert [claim.verdict for claim in (untrained, odenet, resnet)] == ["holds", "holds", "fails"]
     assert untrained.statistic == pytest.approx(-0.406), "DCN-ODE minus the control"
     assert all("rises less, or falls more" in claim.hypothesis for claim in (untrained, odenet, resnet))
+
+
+def test_a_lower_loss_has_the_sign_of_lower(monkeypatch):
+    """Every gradient that is compared has its words, and the loss of the first minus that of another is what is printed."""
+    losses = ([1.0, 1.1, 1.2], [1.5, 1.61, 1.69], [0.5, 0.6, 0.71])
+    loss = {name: dict(enumerate(values)) for name, values in zip(anodev2_gradients.NAMES, losses, strict=True)}
+    distance = {name: {steps: [0.2, 0.21, 0.22] for steps in anodev2_gradients.FINER} for name in list(loss)[1:]}
+    monkeypatch.setattr(anodev2_gradients, "compare_gradients", lambda *_, **__: SimpleNamespace(loss=loss, distance=distance))
+    study = find_study("anodev2/gradients")
+    runs: Any = SimpleNamespace(setting=study.setting("smoke"))
+    claims = decided(study.ask(runs).claims)
+    assert [claim.verdict for claim in claims] == ["holds", "holds", "fails", "holds"]
+    assert claims[0].statistic == pytest.approx(-0.5)
+    assert all(claim.hypothesis.count("the gradient of") == 2 for claim in claims)
