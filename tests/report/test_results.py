@@ -46,6 +46,19 @@ def test_the_front_of_the_page_is_short() -> None:
     assert len(front.split()) <= 2500
 
 
+def test_claims_that_wait_for_runs_are_counted_in_front_and_told_among_the_numbers(tmp_path: Path) -> None:
+    judged = Claim("it is so", "holds", "t test over 4 seeds", 1.0, 0.0, interval=(0.5, 1.5), seeds=4, planned=4)
+    early = Claim("it may be so", "undecided", "t test over 2 seeds", 1.0, 0.0, interval=(-1.0, 3.0), seeds=2, planned=4)
+    entry(claims=[judged, early, Claim("nobody knows", "not run", "no run")]).write(tmp_path / "dcn" / "small.json")
+    page = results_page(tmp_path)
+    front = re.sub(r"<details.*?</details>", "", page, flags=re.DOTALL)
+    assert "- **undecided so far**, with 2 of 4 seeds: 1 claim\n- **not run**: 1 claim\n" in front
+    assert "it is so" in front
+    for hypothesis in ("it may be so", "nobody knows"):
+        assert hypothesis not in front
+        assert f"- {hypothesis}: " in page
+
+
 def test_every_picture_of_the_page_is_there() -> None:
     page = (ROOT / "docs" / "results.md").read_text("utf-8")
     links = [part.partition(")")[0] for part in page.split("](pictures/")[1:]]

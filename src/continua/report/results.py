@@ -321,11 +321,10 @@ def _entry_text(entry: Entry, stem: str) -> str:
     )
     lines = [f"## {entry.title}", "", entry.plain or entry.asked, ""]
     lines += [_part_text(front), ""] if front is not None else []
-    lines += [f"- **{claim.said}**: {claim.hypothesis}{f' ({claim.effect})' if claim.effect else ''}" for claim in entry.claims]
-    lines += [""] if entry.claims else []
+    lines += [*_verdicts(entry.claims), ""] if entry.claims else []
     lines += [f"*{EARLIER}*", ""] if entry.earlier else []
     lines += ['<details markdown="1"><summary>The numbers, and how they were made</summary>', "", f"*{entry.paper}.* {entry.asked}", ""]
-    lines += [f"- {claim.sentence}" for claim in entry.claims if claim.evidence != claim.effect]
+    lines += [f"- {claim.sentence}" for claim in entry.claims if _waits(claim) or claim.evidence != claim.effect]
     lines += [""] if entry.claims else []
     lines += [_part_text(part) for part in named if part is not front]
     for said in entry.notes:
@@ -334,6 +333,23 @@ def _entry_text(entry: Entry, stem: str) -> str:
     lines += ["```sh", *entry.commands, "```", ""]
     lines += [f"Run on: {', '.join(f'{name} {value}' for name, value in entry.environment.items())}.", "", "</details>", ""]
     return "\n".join(lines)
+
+
+def _verdicts(claims: Sequence[Claim]) -> list[str]:
+    """A line for each claim that was judged; those that wait for runs are counted, and stand among the numbers."""
+    lines = [
+        f"- **{claim.said}**: {claim.hypothesis}{f' ({claim.effect})' if claim.effect else ''}" for claim in claims if not _waits(claim)
+    ]
+    early, missing = [claim for claim in claims if claim.early], sum(claim.verdict == "not run" for claim in claims)
+    if early:
+        seeds = f"{min(claim.seeds for claim in early)} of {max(claim.planned for claim in early)} seeds"
+        lines.append(f"- **undecided so far**, with {seeds}: {len(early)} claim{'s' * (len(early) > 1)}")
+    return lines + ([f"- **not run**: {missing} claim{'s' * (missing > 1)}"] if missing else [])
+
+
+def _waits(claim: Claim) -> bool:
+    """Whether runs that a claim needs are still missing."""
+    return claim.early or claim.verdict == "not run"
 
 
 def _part_text(part: Part) -> str:
