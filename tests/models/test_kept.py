@@ -9,7 +9,8 @@ import torch
 from safetensors.torch import load_file
 
 from continua import ConfigError, create_model, list_models
-from continua.models import FeatureExtractor, model_card, model_entry
+from continua.blocks import ODEBlock
+from continua.models import FeatureExtractor, Network, model_card, model_entry
 from continua.models.kept import KEPT, check_whole
 
 ROOT = Path(__file__).parents[2]
@@ -68,6 +69,17 @@ def test_options_change_what_is_loaded_as_people_expect() -> None:
     untrained = create_model("dcn_ode.cifar10_520", num_classes=4)
     assert untrained.config["options"]["channels"] == [16, 32, 64]
     assert not torch.equal(untrained.stem.bias, create_model("dcn_ode", pretrained=True).stem.bias)
+
+
+def test_solvers_of_single_blocks_go_with_the_solver_and_the_blocks_that_they_belong_to() -> None:
+    own, other = create_model("dcn_ode", pretrained=True), create_model("dcn_ode", pretrained=True, solver=dict(method="dopri5"))
+    assert len(set(steps(own))) > 1
+    assert steps(other) == [None] * 3
+    assert len(steps(create_model("dcn_ode.cifar10_520", channels=(4, 8), norm_groups=4))) == 2
+
+
+def steps(net: Network) -> list[int | None]:
+    return [block.solver.count for block in net.blocks if isinstance(block, ODEBlock)]
 
 
 def test_what_is_not_there_is_said() -> None:

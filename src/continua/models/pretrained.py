@@ -104,7 +104,7 @@ def from_pretrained(
     folder = Path(folder) if repo is None else hub_files(repo, revision=revision, **hub)
     name, saved = read_options(folder, whole=repo is None)
     with buildable(name, folder / CONFIG_FILE):
-        net = build_model(name, {**saved, **options})
+        net = build_model(name, overridden(saved, options))
     config = _read_config(folder)
     if repo is not None:  # its folder is called as the commit: the weights are those of the same
         hub_files(repo, revision=folder.name, **hub, weights_bytes=_most_bytes(name, saved))
@@ -125,6 +125,14 @@ def from_pretrained(
         ) from error
     net.load_state_dict(tensors, strict=False)  # compared above
     return net.eval()
+
+
+def overridden(saved: Options, options: Options) -> Json:
+    """Options in the place of saved ones. A solver for the whole network, or another number of blocks, leaves none for single blocks."""
+    own, channels = saved.get("block_solvers"), options.get("channels")
+    others = isinstance(channels, list | tuple) and own is not None and len(channels) != len(own)
+    kept = {name: value for name, value in saved.items() if name != "block_solvers"} if "solver" in options or others else saved
+    return {**kept, **options}
 
 
 def _most_bytes(name: str, saved: Options) -> int:

@@ -200,8 +200,9 @@ def create_model(
         net = from_pretrained(name, **options).train()
     elif pretrained or "." in name:
         from continua.models.kept import kept_options, load_kept, model_card
+        from continua.models.pretrained import overridden
 
-        net = load_kept(name, **options) if pretrained else build_model(model_card(name).model, {**kept_options(name), **options})
+        net = load_kept(name, **options) if pretrained else build_model(model_card(name).model, overridden(kept_options(name), options))
     else:
         net = build_model(name, options)
     return FeatureExtractor(net, out_indices) if features_only else net
