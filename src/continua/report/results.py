@@ -64,7 +64,7 @@ class Claim:
     @property
     def fact(self) -> bool:
         """Whether it is found by counting or comparing, without statistics: it has a test, and no threshold for a mean over seeds."""
-        return bool(self.test) and self.threshold is None
+        return Judged.of(vars(self)).fact
 
     @property
     def early(self) -> bool:
