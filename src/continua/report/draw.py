@@ -163,6 +163,7 @@ def _series(figure: Figure) -> "Canvas":
         slanted = sum(map(len, names)) > 70
         axes.set_xticks(range(len(names)), names, rotation=25 if slanted else 0, ha="right" if slanted else "center")
         axes.grid(False, axis="x")
+        axes.set_xlim(-0.5, len(names) - 0.5)  # as much room beside the first and the last name as between two
     if len(figure.series) > 1:
         order = [series.name for series in figure.series]
         entries = sorted(zip(*axes.get_legend_handles_labels(), strict=True), key=lambda entry: order.index(entry[1]))

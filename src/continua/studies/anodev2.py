@@ -8,9 +8,9 @@ import numpy as np
 
 from continua.analysis import find_question, synthetic
 from continua.models import create_model, model_entry
-from continua.report import Cell, Claim, Column, Figure, Maps, Printed, Table
+from continua.report import Axis, Cell, Claim, Column, Figure, Maps, Printed, Series, Table
 from continua.studies.claims import claim_ahead, claim_behind, claim_that
-from continua.studies.compare import over_seeds
+from continua.studies.compare import every_seed, over_seeds
 from continua.studies.runs import Runs
 from continua.studies.study import OF_FORMULAS, Finding, Row, Setting, Study, smoke
 
@@ -97,7 +97,8 @@ def _accuracy(name: str) -> Callable[[Runs], Finding]:
             claims.append(_cheaper(networks_at(runs.scale)))
         heads = [Column(f"{who} {which}", "%", 2) for who in ("ours,", "printed,") for which in ("least", "most", "mean")]
         columns = ["network", "model", *heads[:3], "seeds", *heads[3:]]
-        return Finding([Table("accuracy", "CIFAR-10 accuracy: least, most and mean over seeds", columns, rows)], claims)
+        table = Table("accuracy", "CIFAR-10 accuracy: least, most and mean over seeds", columns, rows)
+        return Finding([table, *every_seed("seeds", "Test accuracy of each network", by_seed, Axis("test accuracy", "%"))], claims)
 
     return ask
 
@@ -142,7 +143,21 @@ def _counts(runs: Runs) -> Finding:
     grown = max(model_entry(stem + ending).parameters / model_entry(stem).parameters for stem in stems for ending in kinds)
     claims.append(claim_that("evolution costs at most 6.7 % more parameters", grown <= 1.067))
     columns = ["network", "model", "ours", "printed", "equal"]
-    return Finding([Table("parameters", "Parameters, ours and printed", columns, rows, note)], claims)
+    return Finding([Table("parameters", "Parameters, ours and printed", columns, rows, note), _growth()], claims)
+
+
+def _growth() -> Figure:
+    """What each kind of network has beyond its baseline, ours and printed, each against its own baseline."""
+    series = []
+    for place, (network, stem) in enumerate(NETWORKS.items()):
+        entries = [model_entry(stem + ending) for ending in KINDS.values()]
+        ours = [entry.parameters / entries[0].parameters for entry in entries]
+        printed = [float(entry.printed.removesuffix("K")) for entry in entries]
+        theirs = [value / printed[0] for value in printed]
+        for whose, shares in (("ours", ours), ("printed", theirs)):
+            gain = [100 * (share - 1) for share in shares[1:]]
+            series.append(Series(f"{network}, {whose}", list(KINDS)[1:], gain, style="points", colour=place))
+    return Figure("growth", "Parameters beyond the baseline", Axis("model"), Axis("more parameters than the baseline", "%"), series)
 
 
 def _yes(right: bool) -> str:
@@ -203,7 +218,8 @@ def _static(runs: Runs) -> Finding:
     ]
     caption = "ResNet-4 with one set of weights for the whole block and group norms, which any solver may evaluate where it likes."
     columns = ["solver", Column("ours, mean", "%", 2), "seeds"]
-    return Finding([Table("accuracy", "Accuracy by solver, weights standing still", columns, rows, caption)], claims)
+    table = Table("accuracy", "Accuracy by solver, weights standing still", columns, rows, caption)
+    return Finding([table, *every_seed("seeds", "Test accuracy of each network", accuracy, Axis("test accuracy", "%"))], claims)
 
 
 def _printed(kind: str, table: str) -> Printed:

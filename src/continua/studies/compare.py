@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Unpack
 
-from continua.report import Cell, Column, Look, PlusMinus, Series, Table
+from continua.report import Axis, Cell, Column, Figure, Look, PlusMinus, Series, Table
 
 PRINTED_RUNS = 3  # the papers' ± is taken as the standard deviation over this many runs where they do not say otherwise
 
@@ -29,10 +29,37 @@ def over_seeds(values: Sequence[float]) -> PlusMinus | None:
     return PlusMinus(fmean(values), stdev(values) if len(values) > 1 else math.nan)
 
 
-def mean_series(name: str, x: Sequence[float], means: Iterable[PlusMinus | None], **look: Unpack[Look]) -> Series:
+def mean_series(name: str, x: Sequence[float] | Sequence[str], means: Iterable[PlusMinus | None], **look: Unpack[Look]) -> Series:
     """Means with their spread against x; a gap where there is none."""
     known = [mean or PlusMinus(math.nan, math.nan) for mean in means]
     return Series(name, x, [mean.value for mean in known], [mean.error for mean in known], **look)
+
+
+GREY = 6  # the place of grey among the colours of series
+
+
+def every_seed(name: str, title: str, by_seed: Mapping[str, Mapping[int, float]], axis: Axis, caption: str = "") -> list[Figure]:
+    """Each run as a point, beside the mean of its row: how large a difference is, held against the spread of the seeds.
+
+    Printed values are left to the table beside it: where networks are reduced, they lie so far off that nothing else could be seen.
+
+    Args:
+        name: of the figure's files.
+        title: heading.
+        by_seed: values of each row, by seed.
+        axis: what the values are.
+        caption: below the figure.
+
+    Returns:
+        One figure, or none where nothing is finished.
+    """
+    known = {label: list(values.values()) for label, values in by_seed.items() if values}
+    if not known:
+        return []
+    labels = [label for label, values in known.items() for _ in values]
+    runs = Series("each seed", labels, [value for values in known.values() for value in values], style="points", colour=GREY)
+    means = mean_series("mean ± standard deviation", list(known), map(over_seeds, known.values()), style="points", colour=0)
+    return [Figure(name, title, Axis("model"), axis, [runs, means], caption)]
 
 
 def in_standard_errors(ours: Sequence[float], printed: "PlusMinus | float | None", printed_runs: int = PRINTED_RUNS) -> float | None:

@@ -1,14 +1,15 @@
 """The tables of the DCN paper (Tomen, Pintea, van Gemert 2021) and of its slides."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from continua.analysis import find_question
-from continua.models import model_entry
-from continua.report import Axis, Cell, Claim, Column, Figure, PlusMinus, Printed, Table
+from continua.filters import ScheduledNJet
+from continua.models import create_model, model_entry
+from continua.report import Axis, Cell, Claim, Column, Figure, PlusMinus, Printed, Series, Table
 from continua.studies.claims import claim_ahead, claim_behind, claim_that
-from continua.studies.compare import comparison, mean_series, over_seeds
+from continua.studies.compare import comparison, every_seed, mean_series, over_seeds
 from continua.studies.runs import Runs
 from continua.studies.study import OF_FORMULAS, Finding, Row, Setting, Study, smoke
 
@@ -97,6 +98,12 @@ def accuracies(runs: Runs, printed: Mapping[str, PlusMinus], name: str, title: s
     return comparison(name, title, runs.values("test_accuracy", 100), printed, label="accuracy", unit="%", digits=2, extra=extra)
 
 
+def of_each_seed(accuracy: Mapping[str, Mapping[int, float]], rows: Iterable[str]) -> list[Figure]:
+    """The accuracies of a table as a figure."""
+    chosen = {label: accuracy.get(label, {}) for label in rows}
+    return every_seed("seeds", "Test accuracy of each network", chosen, Axis("test accuracy", "%"))
+
+
 ON_PAR = -1.0  # points of accuracy: behind by less is taken as on par
 
 
@@ -109,8 +116,8 @@ def _table1(runs: Runs) -> Finding:
         for label in ("DCN-ODE", "DCN-full", "DCN σ_ji")
     ]
     fewer = claim_that("DCN-ODE has fewer parameters than ODE-Net", parameters("DCN-ODE") < parameters("ODE-Net"))
-    parts = [accuracies(runs, TABLE1, "accuracy", "CIFAR-10 accuracy"), counts, *resolution(runs, list(TABLE1))]
-    return Finding(parts, [*on_par, fewer])
+    table = accuracies(runs, TABLE1, "accuracy", "CIFAR-10 accuracy")
+    return Finding([table, *of_each_seed(accuracy, TABLE1), counts, *resolution(runs, list(TABLE1))], [*on_par, fewer])
 
 
 def _of(accuracy: Mapping[str, Mapping[int, float]], label: str = "ODE-Net") -> Mapping[int, float]:
@@ -263,7 +270,7 @@ def _table2b(runs: Runs) -> Finding:
         )
         for other in THREE[:2]
     ]
-    return Finding([table], claims)
+    return Finding([table, *every_seed("seeds", "Error of each decoder", decoded, Axis("mean squared error per pixel"))], claims)
 
 
 def _table3(runs: Runs) -> Finding:
@@ -273,7 +280,24 @@ def _table3(runs: Runs) -> Finding:
         "DCN σ(t), α(t)": "σ = 2^(a_s t + b_s), α = a_α t + b_α",
     }
     rows = [[label, formula, NAMES[label], parameters(label)] for label, formula in formulas.items()]
-    return Finding([Table("variants", "Filters that depend on depth", ["variant", "parametrisation", "model", "parameters"], rows)])
+    table = Table("variants", "Filters that depend on depth", ["variant", "parametrisation", "model", "parameters"], rows)
+    return Finding([table, _scales_over_time()])
+
+
+def _scales_over_time() -> Figure:
+    """σ(t) in new networks: what the parametrisations can do before anything is learnt."""
+    import torch
+
+    times, series = torch.linspace(0, 2, 21), []
+    for place, label in enumerate(("DCN σ(t)", "DCN σ(t²)")):
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            torch.manual_seed(0)
+            filters = [part for part in create_model(NAMES[label]).modules() if isinstance(part, ScheduledNJet)]
+            for block, scheduled in enumerate(filters[::2]):  # two convolutions in a block: the first of each
+                curve = scheduled.sigma_at(times)
+                series.append(Series(f"{label}, block {block + 1}", times.numpy(), curve.numpy(), colour=place, dash=block))
+    caption = "New networks, seed 0, the first convolution of each block. DCN σ(t), α(t) has the scales of DCN σ(t)."
+    return Figure("scales", "Scales along depth, before training", Axis("t"), Axis("σ", "pixels"), series, caption)
 
 
 TABLE4 = {"DCN σ(t)": PlusMinus(89.97, 0.30), "DCN σ(t²)": PlusMinus(89.93, 0.28), "DCN σ(t), α(t)": PlusMinus(89.88, 0.25)}
@@ -284,7 +308,8 @@ def _table4(runs: Runs) -> Finding:
     accuracy = runs.by_seed("test_accuracy", 100)
     static = _of(accuracy, "DCN-ODE")
     claims = [claim_ahead(f"{label} is ahead of DCN-ODE with static filters", _of(accuracy, label), static) for label in TABLE4]
-    return Finding([accuracies(runs, printed, "accuracy", "Filters that depend on depth"), *resolution(runs, list(printed))], claims)
+    table = accuracies(runs, printed, "accuracy", "Filters that depend on depth")
+    return Finding([table, *of_each_seed(accuracy, printed), *resolution(runs, list(printed))], claims)
 
 
 TABLE5 = {
@@ -313,7 +338,8 @@ def _table5(runs: Runs) -> Finding:
         for label in CONTROLS
     ]
     claims += [claim_ahead(f"DCN-ODE is ahead of {label}", _of(accuracy, "DCN-ODE"), _of(accuracy, label)) for label in CONTROLS]
-    return Finding([accuracies(runs, TABLE5, "accuracy", "Controls of ODE-Net's design"), *resolution(runs, list(TABLE5))], claims)
+    table = accuracies(runs, TABLE5, "accuracy", "Controls of ODE-Net's design")
+    return Finding([table, *of_each_seed(accuracy, TABLE5), *resolution(runs, list(TABLE5))], claims)
 
 
 def _printed(of: str, value: PlusMinus, digits: int = 2) -> Printed:

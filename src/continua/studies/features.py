@@ -10,9 +10,9 @@ import numpy as np
 
 from continua.analysis import Point, find_question
 from continua.models import model_entry
-from continua.report import Cell, Claim, Column, Maps, Part, PlusMinus, Printed, Table, overlaid
+from continua.report import Axis, Cell, Claim, Column, Figure, Maps, Part, PlusMinus, Printed, Series, Table, overlaid
 from continua.studies.claims import claim_above, claim_ahead, claim_behind
-from continua.studies.compare import over_seeds
+from continua.studies.compare import every_seed, mean_series, over_seeds
 from continua.studies.runs import Runs
 from continua.studies.study import ADAPTIVE, FIXED_STEPS, Finding, Row, Setting, Study, smoke
 
@@ -75,6 +75,7 @@ def _ode_rows(scale: str) -> list[Row]:
 def _table1(runs: Runs) -> Finding:
     errors = runs.errors()
     rows: list[list[Cell]] = []
+    steps_of: dict[str, dict[str, PlusMinus]] = {"ours": {}, "printed": {}}
     mean: dict[str, dict[int, float]] = {}
     spread: dict[str, dict[int, float]] = {}
     for label, (error, steps) in TABLE1.items():
@@ -84,6 +85,7 @@ def _table1(runs: Runs) -> Finding:
             mean[label] = {seed: float(each.mean()) for seed, each in tried.items()}
             spread[label] = {seed: float(each.std()) for seed, each in tried.items()}
             counted = PlusMinus(fmean(mean[label].values()), fmean(spread[label].values()))
+            steps_of["ours"][label], steps_of["printed"][label] = counted, steps
         entry = model_entry(NAMES[label])
         rows.append([label, over_seeds(errors.get(label, [])), error, entry.parameters, entry.printed, counted, steps])
     columns = [
@@ -97,8 +99,14 @@ def _table1(runs: Runs) -> Finding:
     ]
     only, res = "ODE-only Net", "Res-ODE Net"
     caption = "± of the steps is over images. The parameters are those of the paper's width, the errors those of the networks as trained."
+    table = Table("table1", "Error, parameters and solver steps", columns, rows, caption)
+    bars = [mean_series(whose, list(each), each.values(), style="bars") for whose, each in steps_of.items()]
+    figure = Figure(
+        "steps", "Steps of the solver", Axis("model"), Axis("steps per image"), bars, "± is the standard deviation over images."
+    )
+    each_error = {label: {seed: 100 - value for seed, value in row.items()} for label, row in runs.by_seed("test_accuracy", 100).items()}
     return Finding(
-        [Table("table1", "Error, parameters and solver steps", columns, rows, caption)],
+        [table, figure, *every_seed("errors", "Test error of each network", each_error, Axis("test error", "%"))],
         [
             claim_ahead("ODE-only Net takes more steps than Res-ODE Net", mean[only], mean[res], unit="steps"),
             claim_ahead(
@@ -127,14 +135,17 @@ def _tolerance(runs: Runs) -> Finding:
     """The dial that the paper names: at a looser tolerance the same network answers in fewer evaluations. What it costs is measured."""
     rows: list[list[Cell]] = []
     claims: list[Claim] = []
+    curves: list[Series] = []
     for row in _ode_rows(runs.scale):
         answers = runs.ask_each(TOLERANCE, row.label, ADAPTIVE, tolerances=TOLERANCES, fixed=())
         by_tolerance = {
             tolerance: {seed: _setting(answer.result.settings, tolerance) for seed, answer in answers.items()} for tolerance in TOLERANCES
         }
-        for tolerance, found in by_tolerance.items():
-            accuracy = over_seeds([100 * setting.accuracy for setting in found.values()])
-            rows.append([row.label, tolerance, accuracy, over_seeds([sum(setting.nfe) for setting in found.values()])])
+        found = by_tolerance.values()
+        accuracy = [over_seeds([100 * setting.accuracy for setting in settings.values()]) for settings in found]
+        evaluations = [over_seeds([sum(setting.nfe) for setting in settings.values()]) for settings in found]
+        rows += [[row.label, *cells] for cells in zip(TOLERANCES, accuracy, evaluations, strict=True)]
+        curves.append(mean_series(row.label, [mean.value for mean in evaluations if mean], accuracy, style="both"))
         usual, loose = by_tolerance[USUAL], by_tolerance[LOOSE]
         saved = [100 * (1 - sum(loose[seed].nfe) / sum(usual[seed].nfe)) for seed in usual]
         change = f"a tolerance of {LOOSE:g} instead of {USUAL:g}"
@@ -144,7 +155,9 @@ def _tolerance(runs: Runs) -> Finding:
         claims.append(claim_behind(f"{change} costs {row.label} less than a point of accuracy", *accuracies, margin=HARMLESS))
     columns = ["model", "tolerance", Column("accuracy", "%", 2), Column("evaluations", digits=1)]
     caption = "dopri5; the networks are as they were trained, only the tolerance is another."
-    return Finding([Table("dial", "Accuracy and evaluations by tolerance", columns, rows, caption)], claims)
+    table = Table("dial", "Accuracy and evaluations by tolerance", columns, rows, caption)
+    title, axes = "Accuracy for the evaluations paid, by tolerance", (Axis("evaluations of f per image", log=True), Axis("accuracy", "%"))
+    return Finding([table, Figure("paid", title, *axes, curves, "From left to right: tolerances from 0.1 to 0.00001.")], claims)
 
 
 def _setting(settings: Sequence[Any], tolerance: float) -> Any:
