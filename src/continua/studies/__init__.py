@@ -3,7 +3,7 @@
 from continua.report import Claim, Printed
 from continua.studies import anodev2, anodev2_gradients, dcn, dcn_figures, features, features_retrieval, neuro, rknet
 from continua.studies.claims import claim_above, claim_ahead, claim_behind, claim_below, claim_that, decided, verdict_text
-from continua.studies.compare import comparison, in_standard_errors, over_seeds
+from continua.studies.compare import comparison, every_seed, in_standard_errors, over_seeds
 from continua.studies.overview import asked_for, report_page, study_states
 from continua.studies.reproduction import Reproduction, ask_kept, keep, reproduce, train_row
 from continua.studies.runs import Runs, sweep_trainer, train_here
@@ -32,6 +32,7 @@ __all__ = [
     "comparison",
     "counted",
     "decided",
+    "every_seed",
     "find_studies",
     "find_study",
     "in_standard_errors",

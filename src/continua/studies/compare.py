@@ -52,6 +52,11 @@ def every_seed(name: str, title: str, by_seed: Mapping[str, Mapping[int, float]]
 
     Returns:
         One figure, or none where nothing is finished.
+
+    Examples:
+        >>> from continua.report import Axis
+        >>> from continua.studies import every_seed
+        >>> figures = every_seed("seeds", "Accuracy", {"A": {0: 41.0, 1: 42.0}}, Axis("accuracy", "%"))
     """
     known = {label: list(values.values()) for label, values in by_seed.items() if values}
     if not known:
