@@ -21,6 +21,13 @@ def test_a_single_run_has_no_spread_and_no_run_has_no_mean():
     assert over_seeds([]) is None
 
 
+def test_a_value_that_is_no_number_leaves_no_mean_and_no_spread():
+    mean = over_seeds([1.0, math.nan, 3.0])
+    assert mean is not None
+    assert math.isnan(mean.value)
+    assert math.isnan(mean.error)
+
+
 def test_a_difference_is_measured_by_both_standard_errors():
     # Ours: mean 2, s² = 2, n = 2, so 1 per mean. Printed: 5 ± √3·… over three runs: 3 / 3 = 1 per mean. Together √2.
     assert in_standard_errors([1.0, 3.0], PlusMinus(5.0, math.sqrt(3)), printed_runs=3) == pytest.approx(-3 / math.sqrt(2))

@@ -11,7 +11,7 @@ PRINTED_RUNS = 3  # the papers' ± is taken as the standard deviation over this 
 
 
 def over_seeds(values: Sequence[float]) -> PlusMinus | None:
-    """Mean and standard deviation over seeds; of a single run there is no spread; None of no run.
+    """Mean and standard deviation over seeds; of a single run there is no spread; None of no run. NaN among them leaves neither.
 
     Args:
         values: one for each seed.
@@ -26,6 +26,8 @@ def over_seeds(values: Sequence[float]) -> PlusMinus | None:
     """
     if not values:
         return None
+    if any(map(math.isnan, values)):  # on which the standard library's stdev fails
+        return PlusMinus(math.nan, math.nan)
     return PlusMinus(fmean(values), stdev(values) if len(values) > 1 else math.nan)
 
 

@@ -32,7 +32,7 @@ FIGURE2: Mapping[str, tuple[float | None, float | None]] = {
 }
 STEPS, TRANSFER, TOLERANCE = find_question("steps"), find_question("transfer"), find_question("tolerance")
 
-# A quarter of the width, a fifth of the images; long enough to get more than six images in ten right.
+# A quarter of the width, a fifth of the images.
 SETTINGS: Mapping[str, Setting] = {
     "smoke": smoke(
         model_options=dict(width=8, norm_groups=4),

@@ -16,7 +16,7 @@ import torch
 from continua.filters import NJet
 from continua.models import Network
 from continua.neuro import BlockTuning, Screen, block_sigma, rescaled_block, survey, to_images
-from continua.report import Axis, Cell, Claim, Column, Figure, Series, Table
+from continua.report import Axis, Cell, Claim, Column, Figure, PlusMinus, Series, Table
 from continua.studies.claims import claim_above, claim_ahead
 from continua.studies.compare import over_seeds
 from continua.studies.dcn import NAMES, SETTINGS, SMALL_CPU, THREE
@@ -104,6 +104,11 @@ def _median(part: Numbers, name: str) -> float:
     return float(np.median(values[np.isfinite(values)])) if np.isfinite(values).any() else math.nan
 
 
+def _over_known(values: Sequence[float]) -> PlusMinus | None:
+    """Over the seeds that have the number at all: in a network of which no unit falls to half, there is no bandwidth."""
+    return over_seeds([value for value in values if math.isfinite(value)])
+
+
 def _selectivity(surveys: Surveys) -> dict[int, float]:
     return {seed: float(np.mean([_median(part, "orientation selectivity") for part in parts])) for seed, parts in surveys.items()}
 
@@ -141,7 +146,7 @@ def _table(trained: Mapping[str, Surveys]) -> Table:
     rows: list[list[Cell]] = []
     for label, surveys in trained.items():
         for index, parts in enumerate(zip(*surveys.values(), strict=True)):
-            medians = [over_seeds([_median(part, name) for part in parts]) for name in SHOWN]
+            medians = [_over_known([_median(part, name) for part in parts]) for name in SHOWN]
             simple = over_seeds([100 * float(np.mean(part["F1/F0"] > 1)) for part in parts])
             rows.append([label, f"block {index + 1}", sum(len(part["F1/F0"]) for part in parts), *medians, simple])
     columns = [
@@ -152,7 +157,8 @@ def _table(trained: Mapping[str, Surveys]) -> Table:
         Column("F1/F0 above 1", "% of units", 0),
     ]
     caption = (
-        "Medians over units, ± standard deviation over seeds. Bandwidths of units that do not fall to half are left out of the median."
+        "Medians over units, ± standard deviation over seeds. Bandwidths of units that do not fall to half are left out of the median, and "
+        "networks that have no other units out of the mean."
     )
     return Table("tuning", "Tuning of units by block", columns, rows, caption)
 
