@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from continua import ConfigError
+from continua.analysis import ContrastSaving
 from continua.cli import main
 from continua.report import Entry, Table, from_plain
 from continua.runs import Run, identity, load_recipe
@@ -23,12 +24,14 @@ from continua.studies import (
     claim_ahead,
     claim_that,
     dcn,
+    decided,
     find_study,
     keep,
     reproduce,
     train_here,
     train_row,
 )
+from continua.studies.dcn_figures import _cost_of_scaling
 from continua.studies.reproduction import KEPT, _copy_run, study_folder
 from continua.studies.runs import Places, wanted_runs
 from continua.train import RunOptions
@@ -161,6 +164,25 @@ def test_runs_with_large_weights_are_not_kept(runs, tmp_path, monkeypatch):
     assert kept & names
     monkeypatch.setattr("continua.studies.reproduction.MOST_BYTES", largest + 1)
     assert {path.name for path in keep(made)} == {"table2a.json", *names}
+
+
+def test_a_run_that_studies_of_two_papers_ask_is_kept_once(runs, tmp_path, monkeypatch):
+    made = smoke("dcn/table2a", runs)
+    monkeypatch.chdir(tmp_path)
+    keep(made)
+    other = replace(made, study=replace(made.study, id="another/table"))
+    assert {path.name for path in keep(other)} == {"table.json"}
+
+
+def test_a_contrast_that_changes_nothing_is_no_evidence_that_nothing_is_lost():
+    unchanged = ContrastSaving([1.0, 1.0], 0.0, 0.0)
+    claim = _cost_of_scaling("nothing is lost", [unchanged] * 4, "accuracy lost")
+    (judged,) = decided([claim], 4)
+    assert judged.verdict == "undecided"
+    assert not judged.fact
+    changed = [ContrastSaving([0.5, 1.0], 0.2, lost) for lost in (0.0001, 0.0002, 0.0001, 0.0)]
+    (judged,) = decided([_cost_of_scaling("nothing is lost", [unchanged, *changed], "accuracy lost")], 4)
+    assert (judged.verdict, judged.seeds) == ("holds", 4)
 
 
 def test_a_kept_decoder_names_no_folder_of_this_machine(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from continua.analysis.answers import Answer, answer
 from continua.analysis.gradients import compare_gradients
 from continua.analysis.measure import black
 from continua.analysis.question import DataOptions, Question, Subject, find_question, known_questions, register_question, subject_of
-from continua.analysis.questions.contrast import Contrast, contrast, savings
+from continua.analysis.questions.contrast import Contrast, ContrastSaving, contrast, savings
 from continua.analysis.questions.features import Features, features
 from continua.analysis.questions.pattern_completion import Difference, completion, masked, pattern_completion, states
 from continua.analysis.questions.reaction_time import ReactionTime, reaction_time
@@ -33,6 +33,7 @@ from continua.runs import Images
 __all__ = [
     "Answer",
     "Contrast",
+    "ContrastSaving",
     "DataOptions",
     "Difference",
     "Features",

@@ -266,9 +266,10 @@ def keep(made: Reproduction, folder: Path = KEPT) -> list[Path]:
     paper, _, name = made.study.id.partition("/")
     parts = [part for part in made.entry.parts if not (made.study.shows_images and isinstance(part, Maps))]
     kept = [replace(made.entry, parts=parts).write(folder / paper / f"{name}.json")]
+    elsewhere = {path.name for path in run_folders(folder) if path.parent != folder / paper}
     for run in made.runs:
         target = folder / paper / run.run.folder.name
-        there = folder.resolve() in run.run.folder.resolve().parents  # those of another study are kept already
+        there = target.name in elsewhere or folder.resolve() in run.run.folder.resolve().parents  # studies share runs, which are kept once
         if not there and all(path.stat().st_size < MOST_BYTES for path in run.run.best.iterdir()):
             kept.append(_copy_run(run.run, target))
     return kept
