@@ -49,14 +49,30 @@ def test_the_front_of_the_page_is_short() -> None:
 def test_claims_that_wait_for_runs_are_counted_in_front_and_told_among_the_numbers(tmp_path: Path) -> None:
     judged = Claim("it is so", "holds", "t test over 4 seeds", 1.0, 0.0, interval=(0.5, 1.5), seeds=4, planned=4)
     early = Claim("it may be so", "undecided", "t test over 2 seeds", 1.0, 0.0, interval=(-1.0, 3.0), seeds=2, planned=4)
-    entry(claims=[judged, early, Claim("nobody knows", "not run", "no run")]).write(tmp_path / "dcn" / "small.json")
+    open_ = Claim("it could be so", "undecided", "t test over 4 seeds", 1.0, 0.0, interval=(-0.5, 2.5), seeds=4, planned=4)
+    entry(claims=[judged, open_, early, Claim("nobody knows", "not run", "no run")]).write(tmp_path / "dcn" / "small.json")
     page = results_page(tmp_path)
     front = re.sub(r"<details.*?</details>", "", page, flags=re.DOTALL)
-    assert "- **undecided so far**, with 2 of 4 seeds: 1 claim\n- **not run**: 1 claim\n" in front
-    assert "it is so" in front
-    for hypothesis in ("it may be so", "nobody knows"):
+    assert "- **undecided so far, with 2 of 4 seeds**: 1 claim\n- **not run**: 1 claim\n" in front
+    assert "- **holds here**: it is so (+1, +0.5 to +1.5)" in front
+    assert "- **undecided**: 1 claim\n" in front
+    for hypothesis in ("it could be so", "it may be so", "nobody knows"):
         assert hypothesis not in front
         assert f"- {hypothesis}: " in page
+
+
+def test_studies_without_all_their_runs_are_listed_with_their_hours_and_what_would_decide_them(tmp_path: Path) -> None:
+    (tmp_path / "checks").mkdir()
+    known = {"runs": 35, "hours": 17.52}
+    stake = {"turns on": 1.0, "seeds": 5, "seeds that see it": 63, "hours to see it": 1221}
+    studies = {"dcn/table1": known | stake, "dcn/fig3b": {"runs": 5, "hours": 8.67}, "dcn/fig1": {"runs": 0, "hours": 0.0}}
+    hours = {"cpu": "a CPU", "spread": 2.8, "together": {"hours": 26.2}, "studies": studies}
+    (tmp_path / "checks" / "hours.json").write_text(json.dumps(hours))
+    page = results_page(tmp_path)
+    assert "<summary>2 studies lack trainings" in page
+    assert "| `dcn/table1` | 35 | 0 | 17.5 | 1 | 63 (5 planned) | 1,221 |" in page
+    assert "| `dcn/fig3b` | 5 | 0 | 8.7 | — | — | — |" in page
+    assert "dcn/fig1" not in page
 
 
 def test_every_picture_of_the_page_is_there() -> None:
@@ -92,7 +108,7 @@ def test_the_page_says_what_was_asked_reduced_and_typed(tmp_path: Path) -> None:
         "45 epochs instead of 1,000",
         "```sh\ncontinua train --recipe dcn\n```",
         "It is not so.",
-        "- **fails here**: it is so (-0.5, 95 % interval -1 to +0.25)",
+        "- **fails here**: it is so (-0.5, -1 to +0.25)",
     ):
         assert text in page
     assert "| DCN-ODE | 38.1 ± 0.4 |" in page

@@ -8,6 +8,7 @@ from scipy import stats
 
 from continua.report import from_plain, to_plain
 from continua.studies import Claim, claim_above, claim_ahead, claim_behind, claim_below, claim_that, decided, verdict_text
+from continua.studies.claims import seeds_for
 
 RNG = np.random.default_rng(5)
 
@@ -144,6 +145,17 @@ def test_the_detectable_effect_is_seen_about_four_times_in_five():
     error = claim.detectable / (stats.t.ppf(0.975, 19) + stats.t.ppf(0.8, 19))
     power = stats.nct.sf(stats.t.ppf(0.975, 19), 19, claim.detectable / error)
     assert power == pytest.approx(0.8, abs=0.03)
+
+
+@pytest.mark.parametrize(("effect", "spread"), [(5.0, 1.0), (1.0, 1.0), (1.0, 2.8), (0.42, 2.8)])
+def test_the_seeds_that_an_effect_needs_see_it_four_times_in_five_and_one_less_does_not(effect: float, spread: float):
+    seeds = seeds_for(effect, spread)
+
+    def power(count: int) -> float:
+        return float(stats.nct.sf(stats.t.ppf(0.975, count - 1), count - 1, effect / spread * math.sqrt(count)))
+
+    assert power(seeds) >= 0.77  # the sum of two quantiles is a little off where seeds are few
+    assert power(seeds - 1) < 0.83 or seeds == 2
 
 
 def test_a_claim_says_its_effect_its_interval_and_what_it_could_have_seen():

@@ -120,6 +120,17 @@ def test_what_is_kept_of_the_studies_for_the_list_is_what_they_say() -> None:
     assert declared() == tally.DECLARED, "write it anew: python tests/studies/test_listing.py"
 
 
+def test_a_study_without_runs_says_the_hours_and_what_would_decide_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stake = {"turns on": 1.0, "seeds": 5, "seeds that see it": 63, "hours to see it": 1221}
+    studies = {"a/large": {"runs": 35, "hours": 17.5, **stake}, "a/enough": {"runs": 1, "hours": 2.3, **stake, "seeds that see it": 4}}
+    (tmp_path / "results" / "checks").mkdir(parents=True)
+    (tmp_path / "results" / "checks" / "hours.json").write_text(json.dumps({"scale": "cpu", "studies": studies}))
+    monkeypatch.chdir(tmp_path)
+    assert reproduce.hours_needed("a/large", "cpu") == "35 trainings take 18 hours of one core; to see the difference it turns on (1 point), 63 seeds, 1,221 hours"
+    assert reproduce.hours_needed("a/enough", "cpu") == "1 training takes 2.3 hours of one core"
+    assert reproduce.hours_needed("a/large", "wide") == reproduce.hours_needed("a/unknown", "cpu") == ""
+
+
 def test_the_quick_list_counts_what_the_full_one_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setattr("continua.studies.overview.STUDIES", {name: STUDIES[name] for name in ("dcn/table3", "rknet/table3")})
     (tmp_path / "studies" / "dcn-fig4a" / "smoke").mkdir(parents=True)

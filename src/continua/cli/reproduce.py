@@ -128,7 +128,11 @@ def hours_needed(study: str, scale: str) -> str:
     if known is None or kept.get("scale") != scale:
         return ""
     what = "1 training takes" if known["runs"] == 1 else f"{known['runs']} trainings take"
-    return f"{what} {known['hours']:.{0 if known['hours'] >= 10 else 1}f} hours of one core"
+    hours = f"{what} {known['hours']:.{0 if known['hours'] >= 10 else 1}f} hours of one core"
+    if "turns on" not in known or known["seeds that see it"] <= known["seeds"]:
+        return hours
+    turns_on, seeds, needed = known["turns on"], known["seeds that see it"], known["hours to see it"]
+    return f"{hours}; to see the difference it turns on ({turns_on:.2g} point{'s' * (turns_on != 1)}), {seeds} seeds, {needed:,} hours"
 
 
 def list_runs(options: Namespace) -> None:

@@ -22,8 +22,9 @@ HEAD = """# Results
 
 What was really run with this code, beside what the papers print, made from `results/*/*.json` by `make results`. Runs were made to fit a
 small CPU. Each entry says what differs from the paper, computed by comparing the two recipes. A claim is decided by a t test over seeds,
-paired by seed, at α = 0.05 after Holm's correction within a study, once all its planned seeds are there. An interval is that of its claim
-alone, before the correction. Facts, such as counts of parameters, need no test.
+paired by seed, at α = 0.05 after Holm's correction within a study, once all its planned seeds are there. Brackets hold the mean effect and
+its 95 % interval, which is that of the claim alone, before the correction. Facts, such as counts of parameters, need no test. Undecided
+claims are counted in front and stand in full, with their effects, among the numbers.
 """
 
 EARLIER = "Made by earlier recipes than those the study has today; each run's own `config.yaml` holds its recipe."
@@ -279,21 +280,30 @@ def _not_yet(folder: Path, entries: Sequence[Entry]) -> str:
     path = folder / "checks" / "hours.json"
     kept = read_json_object(path) if path.is_file() else {}
     there = {entry.study: len(entry.runs) for entry in entries if not entry.earlier}
-    rows = [
-        f"| `{study}` | {known['runs']} | {there.get(study, 0)} | {known['hours']:.1f} |"
-        for study, known in kept.get("studies", {}).items()
-        if there.get(study, 0) < known["runs"]
-    ]
-    if not rows:
+    missing = {study: known for study, known in kept.get("studies", {}).items() if there.get(study, 0) < known["runs"]}
+    if not missing:
         return ""
     said = (
         f"Hours of one core ({kept['cpu']}), from updates that were measured one network at a time; what studies share is counted in each. "
-        f"Together, each network once: {kept['together']['hours']:.0f} hours. Testing and analyses come on top."
+        f"Together, each network once: {kept['together']['hours']:.0f} hours. Testing and analyses come on top. Where claims turn on a "
+        f"difference in accuracy, more seeds than planned would have to be trained to see it four times in five, as the difference between "
+        f"two of our networks has a standard deviation of {kept['spread']:.1f} points over seeds: the last columns say how many, and for how long."
     )
-    title = f"{len(rows)} studies lack trainings by today's recipes: which, and the hours that all of theirs take"
+    title = f"{len(missing)} studies lack trainings by today's recipes: which, and the hours that all of theirs take"
     head = ["", f'<details markdown="1"><summary>{title}</summary>', "", said, ""]
-    head += ["| study | trainings | finished | hours of all |", "|---|---|---|---|"]
+    columns = ("study", "trainings", "finished", "hours of all", "turns on (points)", "seeds to see it", "hours to see it")
+    head += [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    rows = [_missing_row(study, known, there.get(study, 0)) for study, known in missing.items()]
     return "\n".join([*head, *rows, "", "</details>", ""])
+
+
+def _missing_row(study: str, known: Mapping[str, Any], finished: int) -> str:
+    cells = [f"`{study}`", str(known["runs"]), str(finished), f"{known['hours']:.1f}"]
+    if "turns on" in known:
+        cells += [f"{known['turns on']:.2g}", f"{known['seeds that see it']} ({known['seeds']} planned)", f"{known['hours to see it']:,}"]
+    else:
+        cells += ["—"] * 3
+    return f"| {' | '.join(cells)} |"
 
 
 def draw_results(folder: Path, docs: Path) -> list[Path]:
@@ -324,7 +334,7 @@ def _entry_text(entry: Entry, stem: str) -> str:
     lines += [*_verdicts(entry.claims), ""] if entry.claims else []
     lines += [f"*{EARLIER}*", ""] if entry.earlier else []
     lines += ['<details markdown="1"><summary>The numbers, and how they were made</summary>', "", f"*{entry.paper}.* {entry.asked}", ""]
-    lines += [f"- {claim.sentence}" for claim in entry.claims if _waits(claim) or claim.evidence != claim.effect]
+    lines += [f"- {claim.sentence}" for claim in entry.claims if not _decided(claim) or claim.evidence != claim.effect]
     lines += [""] if entry.claims else []
     lines += [_part_text(part) for part in named if part is not front]
     for said in entry.notes:
@@ -336,20 +346,24 @@ def _entry_text(entry: Entry, stem: str) -> str:
 
 
 def _verdicts(claims: Sequence[Claim]) -> list[str]:
-    """A line for each claim that was judged; those that wait for runs are counted, and stand among the numbers."""
-    lines = [
-        f"- **{claim.said}**: {claim.hypothesis}{f' ({claim.effect})' if claim.effect else ''}" for claim in claims if not _waits(claim)
-    ]
-    early, missing = [claim for claim in claims if claim.early], sum(claim.verdict == "not run" for claim in claims)
-    if early:
-        seeds = f"{min(claim.seeds for claim in early)} of {max(claim.planned for claim in early)} seeds"
-        lines.append(f"- **undecided so far**, with {seeds}: {len(early)} claim{'s' * (len(early) > 1)}")
-    return lines + ([f"- **not run**: {missing} claim{'s' * (missing > 1)}"] if missing else [])
+    """A line for each claim that was decided; the others are counted, and stand among the numbers."""
+    lines = [f"- **{claim.said}**: {claim.hypothesis}{_effect(claim)}" for claim in claims if _decided(claim)]
+    early = [claim for claim in claims if claim.early]
+    so_far = f"{min(claim.seeds for claim in early)} of {max(claim.planned for claim in early)} seeds" if early else ""
+    counts = {
+        "undecided": sum(claim.verdict == "undecided" and not claim.early for claim in claims),
+        f"undecided so far, with {so_far}": len(early),
+        "not run": sum(claim.verdict == "not run" for claim in claims),
+    }
+    return lines + [f"- **{words}**: {count} claim{'s' * (count > 1)}" for words, count in counts.items() if count]
 
 
-def _waits(claim: Claim) -> bool:
-    """Whether runs that a claim needs are still missing."""
-    return claim.early or claim.verdict == "not run"
+def _effect(claim: Claim) -> str:
+    return f" ({claim.effect.replace('95 % interval ', '')})" if claim.effect else ""
+
+
+def _decided(claim: Claim) -> bool:
+    return claim.verdict in ("holds", "fails")
 
 
 def _part_text(part: Part) -> str:

@@ -169,6 +169,27 @@ def _t_quantiles(freedom: int) -> tuple[float, float]:
     return float(t.ppf(1 - ALPHA / 2, freedom)), float(t.ppf(POWER, freedom))
 
 
+def seeds_for(effect: float, spread: float) -> int:
+    """How many seeds see an effect of that size four times in five, where values have that standard deviation: `detectable` turned round.
+
+    Args:
+        effect: distance of the mean from the threshold.
+        spread: standard deviation over seeds.
+
+    Returns:
+        The fewest seeds, at least two.
+
+    Examples:
+        >>> from continua.studies.claims import seeds_for
+        >>> seeds_for(1.0, 1.0)
+        10
+    """
+    seeds = 2
+    while sum(_t_quantiles(seeds - 1)) * spread > effect * math.sqrt(seeds):
+        seeds += 1
+    return seeds
+
+
 def _p_value(difference: float, error: float, freedom: int) -> float:
     """Two-sided. Values that are all the same leave nothing to test by: no difference is no evidence, any difference is all of it."""
     from scipy.stats import t
