@@ -287,8 +287,8 @@ def _not_yet(folder: Path, entries: Sequence[Entry]) -> str:
         f"Hours of one core ({kept['cpu']}), from updates that were measured one network at a time; what studies share is counted in each. "
         f"Together, each network once: {kept['together']['hours']:.0f} hours. Testing and analyses come on top. Where claims turn on a "
         f"difference in accuracy, more seeds than planned would have to be trained to see it four times in five, as the difference between "
-        f"two of our networks has a standard deviation of {kept['spread']:.1f} points over seeds: the last columns say how many, and for how "
-        "long."
+        f"two of our networks has a standard deviation of {kept['spread']:.1f} points over seeds: the last columns say how many, and for "
+        "how long."
     )
     title = f"{len(missing)} studies lack trainings by today's recipes: which, and the hours that all of theirs take"
     head = ["", f'<details markdown="1"><summary>{title}</summary>', "", said, ""]
