@@ -363,9 +363,16 @@ def _middle(results: Mapping[str, Mapping[int, ReactionTime]]) -> str:
 def _fig5(runs: Runs) -> Finding:
     answers = {label: runs.ask(RECONSTRUCTION, runs.subjects(decoder_label(label))[:1]).result for label in THREE}
     shown = examples_maps({"image": answers["DCN-ODE"].targets, **{label: answers[label].reconstructed for label in reversed(THREE)}})
-    rows = [[label, answer.error] for label, answer in answers.items()]
-    table = Table("error", "Error over all images looked at", ["model", Column("mean squared error per pixel", digits=4)], rows)
-    return Finding([shown, table])
+    errors = np.stack([answer.errors for answer in answers.values()])
+    best = 100 * np.bincount(errors.argmin(0), minlength=len(answers)) / errors.shape[1]
+    rows: list[list[Cell]] = [[label, answer.error, float(share)] for (label, answer), share in zip(answers.items(), best, strict=True)]
+    columns = ["model", Column("mean squared error per pixel", digits=4), Column("smallest of the three for", "% of the images", 0)]
+    edges = np.linspace(0, np.quantile(errors, 0.99), 41)
+    counts = [np.histogram(each, edges)[0] for each in errors]
+    curves = [Series(label, (edges[:-1] + edges[1:]) / 2, count, style="steps") for label, count in zip(answers, counts, strict=True)]
+    axes = Axis("mean squared error per pixel"), Axis("images")
+    figure = Figure("errors", "Errors of the images", *axes, curves, "One decoder of each kind; the largest hundredth is left out.")
+    return Finding([shown, figure, Table("error", "Error over all images looked at", columns, rows)])
 
 
 def _looked_at(cpu: Mapping[str, object], **smoke: object) -> Mapping[str, Setting]:
