@@ -22,6 +22,7 @@ from continua.filters import Filter, PixelKernel
 from continua.models import (
     CONFIG_FILE,
     WEIGHTS_FILE,
+    Reconstructor,
     complete_options,
     frozen,
     model_entry,
@@ -193,7 +194,9 @@ def test_a_name_is_registered_once():
 
 
 RESULTS = Path(__file__).parents[2] / "results"
-KEPT = sorted(path.parent for path in RESULTS.glob("**/config.yaml"))
+ALL_KEPT = sorted(path.parent for path in RESULTS.glob("**/config.yaml"))
+DECODERS = [folder for folder in ALL_KEPT if "task: reconstruct" in (folder / "config.yaml").read_text("utf-8")]
+KEPT = [folder for folder in ALL_KEPT if folder not in DECODERS]
 IDS = [path.relative_to(RESULTS).as_posix() for path in KEPT]
 
 
@@ -204,6 +207,20 @@ def kept_recipe(folder: Path) -> Recipe:
 
 def test_there_are_runs_to_test() -> None:
     assert len(KEPT) >= 63
+    assert len(DECODERS) >= 12
+
+
+@pytest.mark.parametrize("folder", DECODERS, ids=[path.relative_to(RESULTS).as_posix() for path in DECODERS])
+def test_a_kept_decoder_is_rebuilt_and_its_encoder_is_kept_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(RESULTS.parent)
+    stored = kept_recipe(folder)
+    assert Path(str(stored.encoder)) in [kept.relative_to(RESULTS.parent) for kept in KEPT]
+    net = from_pretrained(folder / "best")
+    assert isinstance(net, Reconstructor)
+    ours, theirs = net.encoder.state_dict(), load_file(Path(str(stored.encoder)) / "best" / "model.safetensors")
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    recipe = resolve(replace(stored, model_options={}))
+    assert identity(recipe) == json.loads((folder / "result.json").read_text("utf-8"))["identity"]
 
 
 def with_later_options(recipe: Recipe) -> dict[str, Any]:

@@ -182,7 +182,9 @@ def _table2a(runs: Runs) -> Finding:
     caption = "Solid: ours, ± standard deviation over seeds. Dashed: as printed."
     figure = Figure("by_size", "Accuracy on little data", x, y, series, caption)
     largest = [_label(model, max(sizes)) for model in THREE]
-    return Finding([table, figure, *how_far(runs), *resolution(runs, largest)], _claims2a(runs.by_seed("test_accuracy", 100), sizes))
+    return Finding(
+        [table, figure, *training_reached(runs), *resolution(runs, largest)], _claims2a(runs.by_seed("test_accuracy", 100), sizes)
+    )
 
 
 def _claims2a(accuracy: Mapping[str, Mapping[int, float]], sizes: Sequence[int]) -> list[Claim]:
@@ -199,7 +201,7 @@ def _claims2a(accuracy: Mapping[str, Mapping[int, float]], sizes: Sequence[int])
     ]
 
 
-def how_far(runs: Runs) -> list[Table]:
+def training_reached(runs: Runs) -> list[Table]:
     """A network that has not learnt its training images yet is behind for another reason than one that has."""
     learnt = runs.last_epoch("train_accuracy", 100)
     rows = [[label, over_seeds(values), len(values)] for label, values in learnt.items() if values]

@@ -25,7 +25,7 @@ from continua.filters import fit_pixel_kernel, jet_orders
 from continua.report import Axis, Cell, Claim, Column, Figure, Look, Maps, Part, Series, Table
 from continua.studies.claims import claim_above, claim_ahead, claim_behind, claim_below
 from continua.studies.compare import over_seeds
-from continua.studies.dcn import ASKED, LOOK, PAPER, SETTINGS, THREE, decoder_label, how_far, rows2b, rows_of
+from continua.studies.dcn import ASKED, LOOK, PAPER, SETTINGS, THREE, decoder_label, rows2b, rows_of, training_reached
 from continua.studies.dcn import STUDIES as TABLES
 from continua.studies.runs import Runs
 from continua.studies.study import ADAPTIVE, OF_FORMULAS, Finding, Row, Setting, Study
@@ -98,7 +98,7 @@ def _fig3a(runs: Runs) -> Finding:
     series.sort(key=lambda curve: -len(curve.x))  # who has all layers first: names stand in the order in which they first appear
     figure = Figure("sigma_by_depth", "Learned σ by depth", Axis("layer, from input to output"), Axis("σ", "pixels"), series)
     columns = ["model", "seed", Column("before training", digits=2), Column("after", digits=2)]
-    return Finding([figure, Table("correlation", "Rank correlation of σ with depth", columns, rows), *how_far(runs)], claims)
+    return Finding([figure, Table("correlation", "Rank correlation of σ with depth", columns, rows), *training_reached(runs)], claims)
 
 
 def _over_networks(label: str, x: Sequence[float] | Sequence[str], values: np.ndarray, place: int) -> Series:
