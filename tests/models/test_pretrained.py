@@ -32,7 +32,6 @@ from continua.models import (
     upgrade_options,
 )
 from continua.models.dcn import DCN, JetODEConfig
-from continua.models.reconstruction import Reconstructor
 from continua.ode import Adjoint, Direct, Implicit
 from continua.runs.loading import stored_recipe
 from continua.runs.resolving import LATER_OPTIONS
