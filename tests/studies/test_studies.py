@@ -114,7 +114,7 @@ def test_as_many_seeds_are_planned_as_the_claims_need():
         name: study.setting("cpu").seeds for name, study in STUDIES.items() if name.startswith(("dcn/", "neuro/")) and study.rows("cpu")
     }
     assert planned.pop("dcn/table2a") == 8
-    assert {planned.pop(f"dcn/{name}") for name in ("table1", "table4", "table5", "fig3b")} == {5}
+    assert {planned.pop(f"dcn/{name}") for name in ("table1", "table2b", "table4", "table5", "fig3b")} == {5}
     assert (planned.pop("dcn/fig5"), planned.pop("dcn/fig6")) == (1, 1), "one network of each kind is shown"
     assert set(planned.values()) == {4}
 

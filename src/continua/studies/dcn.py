@@ -361,7 +361,7 @@ STUDIES = [
           {**SETTINGS, "cpu": SMALL_CPU, "wide": SMALL_WIDE}, _table2a, _rows2a, claims=8,
           printed=_printed(_label("DCN-ODE", 52), TABLE2A["DCN-ODE"][52], digits=1)),
     Study("dcn/table2b", f"{PAPER}, Table 2b", "reconstruction", "How well can images be reconstructed from the features of block 3?",
-          ASKED, _table2b, rows2b, claims=2,
+          SETTINGS, _table2b, rows2b, claims=2,
           printed=Printed(0.0171, "DCN-ODE", "ours, error", digits=4)),
     Study("dcn/table3", f"{PAPER}, Table 3", "meta-parametrised variants", "How do filters depend on depth?",
           OF_FORMULAS, _table3),
