@@ -181,13 +181,8 @@ def test_a_contrast_that_changes_nothing_is_no_evidence_that_nothing_is_lost():
     assert judged.verdict == "undecided"
     assert not judged.fact
     changed = [ContrastSaving([0.5, 1.0], 0.2, lost) for lost in (0.0001, 0.0002, 0.0001, 0.0)]
-    (judged,) = decided([_cost_of_scaling("nothing is lost", changed, "accuracy lost")], 4)
+    (judged,) = decided([_cost_of_scaling("nothing is lost", [unchanged, *changed], "accuracy lost")], 4)
     assert (judged.verdict, judged.seeds) == ("holds", 4)
-    for among, verdict, words in ((1, "undecided", "in 1 of 4 networks"), (3, "holds", "in 3 of 4 networks")):
-        networks = [*changed[:among], *[unchanged] * (4 - among)]
-        (judged,) = decided([_cost_of_scaling("nothing is lost", networks, "accuracy lost")], 4)
-        assert (judged.verdict, judged.early) == (verdict, False)
-        assert words in judged.hypothesis
 
 
 def test_a_kept_decoder_names_no_folder_of_this_machine(tmp_path, monkeypatch):

@@ -291,13 +291,11 @@ def _contrast_claims(results: Mapping[str, Mapping[int, Contrast]]) -> list[Clai
 
 
 def _cost_of_scaling(hypothesis: str, savings_of: Sequence[ContrastSaving], of: str) -> Claim:
-    """Over the networks in which a c was chosen that changes anything: c = 1 costs nothing, which says nothing. All were asked."""
+    """Over the networks in which a c was chosen that changes anything: c = 1 costs nothing, which says nothing."""
     lost = [100 * saving.lost for saving in savings_of if any(c != 1.0 for c in saving.contrasts)]
-    claim = claim_below(hypothesis, lost, 100 * LOSS, of=of, unit="points")
-    if len(lost) == len(savings_of):
-        return claim
-    said = f"{hypothesis} (a c but 1 was chosen in {len(lost)} of {len(savings_of)} networks)"
-    return replace(claim, hypothesis=said, verdict="undecided", seeds=len(savings_of))
+    if savings_of and not lost:
+        return Claim(hypothesis, "undecided", f"{of}: no c but 1 was chosen, so nothing could be lost", threshold=100 * LOSS, below=True)
+    return claim_below(hypothesis, lost, 100 * LOSS, of=of, unit="points")
 
 
 def _accuracy(result: Contrast, mode: str) -> np.ndarray:
